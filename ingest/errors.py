@@ -1,15 +1,15 @@
 """Every error that forewarn raises on purpose, drawn as a tree.
 
-    ForewarnError                  the one to catch at an edge; its text names the thing and the mend
-    ├── SourceUnavailable          the device or its service did not answer: a source state, never a judgement on the hardware
-    ├── RecordRejected             the data is wrong: counted with its reason, kept out, the rest goes on
-    ├── BusUnavailable             the broker is away: the spool holds what is to be said
-    ├── SpoolFull                  our disk bound is reached: gauges are dropped and counted, events never
-    ├── LakeError
-    │   ├── LakeConflict           another writer committed first: read its marks and try again
-    │   └── LakeUnreadable         a table or file cannot be read, or its schema is not ours
-    ├── ModelRefused               a model directory that does not fit this code or its own checksums
-    └── ConfigError                a setting that cannot be used: one line with key, file and mend
+ForewarnError                  the one to catch at an edge; its text names the thing and the mend
+├── SourceUnavailable          the device or its service did not answer: a source state, never a judgement on the hardware
+├── RecordRejected             the data is wrong: counted with its reason, kept out, the rest goes on
+├── BusUnavailable             the broker is away: the spool holds what is to be said
+├── SpoolFull                  our disk bound is reached: gauges are dropped and counted, events never
+├── LakeError
+│   ├── LakeConflict           another writer committed first: read its marks and try again
+│   └── LakeUnreadable         a table or file cannot be read, or its schema is not ours
+├── ModelRefused               a model directory that does not fit this code or its own checksums
+└── ConfigError                a setting that cannot be used: one line with key, file and mend
 """
 
 

@@ -32,6 +32,7 @@ _ARROW = {
     "list<string>": pa.list_(pa.string()),
     "list<double>": pa.list_(pa.float64()),
 }
+_WRITER_PROPERTIES = WriterProperties(compression="ZSTD", compression_level=1, max_row_group_size=262_144)
 _CONFIGURATION = {"delta.checkpointInterval": "50", "delta.logRetentionDuration": "interval 7 days"}
 
 
@@ -70,7 +71,7 @@ class Lake:
                 mode="append",
                 partition_by=None if delta else ["date"],
                 configuration=None if delta else _CONFIGURATION,
-                writer_properties=_writer_properties(table),
+                writer_properties=_WRITER_PROPERTIES,
                 commit_properties=_commit_properties(transaction),
                 storage_options=self._storage_options or None,
             )
@@ -125,7 +126,7 @@ class Lake:
                 mode="overwrite",
                 predicate=f"date in ({wanted})" if self._open(table) else None,
                 partition_by=["date"],
-                writer_properties=_writer_properties(table),
+                writer_properties=_WRITER_PROPERTIES,
                 storage_options=self._storage_options or None,
             )
         except CommitFailedError as error:
@@ -169,10 +170,6 @@ def _conform(table: Table, rows: pa.Table) -> pa.Table:
         else:
             arrays.append(pa.nulls(rows.num_rows, field.type))
     return pa.table(arrays, schema=schema)
-
-
-def _writer_properties(table: Table) -> WriterProperties:
-    return WriterProperties(compression="ZSTD", compression_level=1, max_row_group_size=262_144)
 
 
 def _commit_properties(transaction: AppTransaction | None) -> CommitProperties | None:

@@ -13,8 +13,7 @@ from typing import Any
 import msgspec
 
 from ingest.errors import RecordRejected
-from ingest.schema import TABLE_OF_RECORD, TABLES
-from ingest.tables import Record
+from ingest.schema import TABLE_OF_RECORD, TABLES, Observed
 
 VERSION = "1.0"
 
@@ -59,17 +58,15 @@ def decode(body: bytes) -> Message:
 
 @cache
 def _decoder(table: str) -> msgspec.json.Decoder[Message]:
-    record = TABLES[table].record
-    typed = msgspec.defstruct(
-        f"Message_{table}", [("rows", tuple[record, ...])], bases=(Message,), frozen=True, kw_only=True  # type: ignore[valid-type]
-    )
+    rows = tuple.__class_getitem__((TABLES[table].record, ...))
+    typed = msgspec.defstruct(f"Message_{table}", [("rows", rows)], bases=(Message,), frozen=True, kw_only=True)
     return msgspec.json.Decoder(typed)
 
 
-def group(records: Iterable[Record]) -> list[tuple[str, str, Sequence[Record]]]:
+def group(records: Iterable[Observed]) -> list[tuple[str, str, Sequence[Observed]]]:
     """Sort records into (table, node, rows), each in order of appearance: one message each."""
-    groups: dict[tuple[str, str], list[Record]] = {}
+    groups: dict[tuple[str, str], list[Observed]] = {}
     for record in records:
-        key = (TABLE_OF_RECORD[type(record)], record.node)  # type: ignore[attr-defined]  # every table's record is Observed
+        key = (TABLE_OF_RECORD[type(record)], record.node)
         groups.setdefault(key, []).append(record)
     return [(table, node, rows) for (table, node), rows in groups.items()]

@@ -18,13 +18,13 @@ class Score(Record, frozen=True, kw_only=True, omit_defaults=True):
     unit: Annotated[str, Means("GPU UUID or node name")]
     node: Annotated[str, Means("node name")]
     horizon_h: Annotated[float, Means("horizon", "h")]
-    p_fail: Annotated[float | None, Means("calibrated probability of failing within the horizon; None where the model abstains", "0..1")]
+    p_fail: Annotated[float | None, Means("probability of failing within the horizon; None: the model abstains", "0..1")]
     p_low: Annotated[float | None, Means("lower end of its 90 % interval", "0..1")] = None
     p_high: Annotated[float | None, Means("upper end of its 90 % interval", "0..1")] = None
     p_base: Annotated[float | None, Means("fleet's base rate over the same horizon", "0..1")] = None
     cif: Annotated[dict[str, float] | None, Means("cumulative incidence per failure mode; adds up to p_fail", "0..1")] = None
     worst_unit: Annotated[str | None, Means("GPU with the largest share of a node's hazard")] = None
-    reasons: Annotated[str | None, Means("JSON list of reasons (code, summary, feature, value, baseline, unit, window, contribution)")] = None
+    reasons: Annotated[str | None, Means("JSON list of reasons: code, summary, feature, value, baseline, ...")] = None
     abstained_because: Annotated[str | None, Means("why no probability is printed: stale_telemetry, no_telemetry, ...")] = None
     telemetry_age_s: Annotated[float | None, Means("age of the newest telemetry at as_of", "s")] = None
     missing_sources: Annotated[tuple[str, ...], Means("sources of the node that are silent")] = ()
