@@ -43,7 +43,10 @@ class SystemClock:
 
 
 class ScaledClock:
-    """Fleet time starts at `epoch_ns` and runs `scale` times as fast as the monotonic clock."""
+    """Fleet time stands at `epoch_ns` until the monotonic clock reaches `started_monotonic_ns`, then runs `scale` times as fast as it.
+
+    The monotonic clock is one per machine, so that processes given the same three numbers agree on fleet time.
+    """
 
     def __init__(self, epoch_ns: int, scale: float, started_monotonic_ns: int | None = None) -> None:
         self.epoch_ns = epoch_ns
@@ -52,7 +55,7 @@ class ScaledClock:
 
     def now_ns(self) -> int:
         """Tell scaled fleet time."""
-        return self.epoch_ns + int((time.monotonic_ns() - self.started_monotonic_ns) * self.scale)
+        return self.epoch_ns + int(max(0, time.monotonic_ns() - self.started_monotonic_ns) * self.scale)
 
     def sleep_until(self, at_ns: int) -> None:
         """Block until fleet time is at `at_ns`."""

@@ -1,0 +1,69 @@
+# What builders and newcomers run. `make demo` and `make test` each set up everything they need on a fresh Debian machine with
+# Python, make, cc and git: the virtual environment, the locked dependencies, and, as root, the system packages.
+PYTHON ?= python3
+BIN := .venv/bin
+# Everything that answers within two minutes; e2e, Kafka and fault tests come with `make test`.
+QUICK := -m "not e2e and not kafka and not slow"
+
+.PHONY: help demo test check bench long fuzz format docs lock clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+demo: .venv/.runtime  ## the main job on embedded defaults: no GPU, no broker, no root
+	$(BIN)/forewarn demo
+
+test: .venv/.development system  ## everything that CI runs; starts the services it needs
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m forewarn.reference --check
+	$(BIN)/pytest -n 2 --dist loadgroup
+
+check: .venv/.development  ## format, lint, types, import contracts, quick tests, documentation drift: under two minutes
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m forewarn.reference --check
+	$(BIN)/pytest -n 2 --dist loadgroup $(QUICK)
+
+bench: .venv/.development  ## measure against peers, side by side; prints ratios
+	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+long: .venv/.development  ## soaks, thousands of kills, sweeps: hours
+	FOREWARN_TEST_LONG=1 $(BIN)/pytest -m "slow or e2e or kafka"
+
+fuzz: .venv/.development  ## a million inputs for each parser
+	FOREWARN_TEST_FUZZ=1000000 $(BIN)/pytest tests/fuzz
+
+format: .venv/.development  ## bring the code into shape
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: .venv/.development  ## print the generated references into docs/
+	$(BIN)/python -m forewarn.reference
+
+lock: .venv/.development  ## renew the two lock files
+	$(BIN)/uv pip compile --quiet --generate-hashes --universal --no-header --python-version 3.11 --extra all pyproject.toml deploy/build.in -o requirements.lock
+	$(BIN)/uv pip compile --quiet --generate-hashes --universal --no-header --python-version 3.11 --extra all --group dev pyproject.toml deploy/build.in -o requirements-dev.lock
+
+clean:  ## remove the virtual environment and caches
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+system:
+	@deploy/system_packages.sh
+
+.venv/bin/pip:
+	@$(PYTHON) -m venv .venv 2>/dev/null || { deploy/system_packages.sh python3-venv && $(PYTHON) -m venv --clear .venv; }
+
+.venv/.runtime: .venv/bin/pip requirements.lock pyproject.toml
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+.venv/.development: .venv/bin/pip requirements-dev.lock pyproject.toml
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@ .venv/.runtime

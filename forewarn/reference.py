@@ -1,0 +1,146 @@
+"""Print the references under docs/ from the code, and tell whether what is there has drifted: `python -m forewarn.reference [--check]`."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import click
+import typer
+from prometheus_client import REGISTRY
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from features import schema as features_schema
+from forewarn.config import ENV_PREFIX, all_keys
+from ingest import schema as ingest_schema
+from ingest.tables import Table
+from models import schema as models_schema
+
+METRIC_MODULES = ("ingest.metrics", "alerting.metrics", "models.metrics", "features.metrics")
+
+
+def tables() -> str:
+    """Render docs/tables.md: every table of the lake with type, unit and meaning per column."""
+    declared = [*ingest_schema.TABLES.values(), *_tables_of(features_schema), *_tables_of(models_schema)]
+    parts = [
+        "# Tables of the lake",
+        "",
+        "A missing value is null, never zero; `quality` of a row names the code of each field that is not ok:",
+        "",
+    ]
+    parts += [f"- `{code}`: {meaning}" for code, meaning in ingest_schema.QUALITY.items()]
+    for table in declared:
+        rows = [(f"`{c.name}`", c.type.replace("|", "\\|"), c.unit, c.meaning) for c in table.columns]
+        parts += [
+            "",
+            f"## {table.name}",
+            "",
+            f"{table.meaning} Placed by `{table.time}`.",
+            "",
+            *_markdown(("column", "type", "unit", "meaning"), rows),
+        ]
+    return "\n".join(parts) + "\n"
+
+
+def features() -> str:
+    """Render docs/features.md: every feature with its window and the failure modes it is a precursor of."""
+    parts = ["# Features", "", "A feature that cannot be computed is null, never zero."]
+    for scope in ("gpu", "node"):
+        rows = [
+            (f"`{f.name}`", f.family, f.unit, f.window, ", ".join(f.precursor_of), f.meaning)
+            for f in features_schema.FEATURES
+            if f.scope == scope
+        ]
+        parts += ["", f"## Of a {scope.upper() if scope == 'gpu' else scope}", ""]
+        parts += _markdown(("feature", "family", "unit", "window", "precursor of", "meaning"), rows)
+    return "\n".join(parts) + "\n"
+
+
+def metrics() -> str:
+    """Render docs/metrics.md: every metric that a process of forewarn exposes."""
+    for module in METRIC_MODULES:
+        if importlib.util.find_spec(module):
+            importlib.import_module(module)
+    rows = sorted(
+        (f"`{metric.name}`", metric.type, metric.documentation) for metric in REGISTRY.collect() if metric.name.startswith("forewarn_")
+    )
+    return "\n".join(["# Metrics", "", "Counters carry the suffix `_total`.", "", *_markdown(("metric", "type", "meaning"), rows)]) + "\n"
+
+
+def configuration() -> str:
+    """Render docs/configuration.md: every setting with default and environment name."""
+    parts = [
+        "# Configuration",
+        "",
+        f"One TOML file, one table per process. `{ENV_PREFIX}SECTION__KEY` in the environment wins over the file.",
+    ]
+    section = ""
+    for key, declared in all_keys().items():
+        table, _, name = key.rpartition(".")
+        if table != section:
+            parts += ["", f"## [{table}]", "", "| key | default | meaning |", "|---|---|---|"]
+            section = table
+        parts.append(f"| `{name}` | {_default(declared)} | {declared.description} |")
+    return "\n".join(parts) + "\n"
+
+
+def cli() -> str:
+    """Render docs/cli.md: the help of every command."""
+    from forewarn.cli import app  # noqa: PLC0415  # the command imports this module's package
+
+    parts = ["# The command", ""]
+    for path, command in _commands(typer.main.get_command(app), ("forewarn",)):
+        context = click.Context(command, info_name=" ".join(path), terminal_width=110, max_content_width=110)
+        parts += [f"## {' '.join(path)}", "", "```", command.get_help(context).strip(), "```", ""]
+    return "\n".join(parts)
+
+
+REFERENCES: dict[str, Callable[[], str]] = {
+    "docs/tables.md": tables,
+    "docs/features.md": features,
+    "docs/metrics.md": metrics,
+    "docs/cli.md": cli,
+    "docs/configuration.md": configuration,
+}
+
+
+def main(arguments: list[str], root: Path = Path()) -> int:
+    """Write the references, or with --check name those that differ from what the code says."""
+    drifted = []
+    for name, render in REFERENCES.items():
+        file, text = root / name, render()
+        if "--check" not in arguments:
+            file.write_text(text)
+        elif not file.exists() or file.read_text() != text:
+            drifted.append(name)
+    for name in drifted:
+        print(f"{name} differs from the code: run make docs")
+    return 1 if drifted else 0
+
+
+def _tables_of(module: object) -> list[Table]:
+    return [value for value in vars(module).values() if isinstance(value, Table)]
+
+
+def _commands(command: click.Command, path: tuple[str, ...]) -> Iterable[tuple[tuple[str, ...], click.Command]]:
+    yield path, command
+    for name, child in getattr(command, "commands", {}).items():
+        if not child.hidden:
+            yield from _commands(child, (*path, name))
+
+
+def _default(declared: FieldInfo) -> str:
+    value = declared.get_default(call_default_factory=True, validated_data={})
+    return "required" if value is PydanticUndefined else "none" if value is None else f"`{value}`"
+
+
+def _markdown(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return lines + ["| " + " | ".join(row) + " |" for row in rows]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
