@@ -1,0 +1,83 @@
+"""Options that many commands share, and how results are printed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from forewarn.config import load
+from forewarn.settings import Config
+from ingest.clock import Clock, ScaledClock, SystemClock, ns_of, parse_time
+from ingest.errors import ConfigError
+
+ConfigOption = Annotated[Path | None, typer.Option("--config", "-c", help="Configuration file (TOML).", envvar="FOREWARN_CONFIG")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+TimeOption = Annotated[str | None, typer.Option(help="Time in ISO 8601, UTC where it names no zone; default: now.")]
+
+
+def configuration(path: Path | None) -> Config:
+    """Read the configuration, or end with its mistakes."""
+    return load(path)
+
+
+def clock_of(config: Config) -> Clock:
+    """Build the clock that rules fleet time: the system's, or a scaled one for an emulated fleet."""
+    fleet = config.fleet
+    if fleet.clock_epoch is None:
+        return SystemClock()
+    return ScaledClock(time_of(fleet.clock_epoch, "fleet.clock_epoch"), fleet.clock_scale, fleet.clock_started_monotonic_ns)
+
+
+def time_of(text: str, name: str) -> int:
+    """Read a time given by a person into UTC nanoseconds."""
+    try:
+        return parse_time(text)
+    except ValueError as error:
+        raise ConfigError(f"{name} = {text!r}: {error}: give a time like 2026-01-31T12:00:00Z") from error
+
+
+def datetime_or_now(text: str | None, clock: Clock) -> datetime:
+    """Read an optional time; without one it is the clock's now."""
+    ns = clock.now_ns() if text is None else time_of(text, "time")
+    return datetime.fromtimestamp(ns / 1e9, UTC)
+
+
+def show(result: Any, *, as_json: bool, render: Callable[[Any], str]) -> None:
+    """Print a result: as one JSON document, or as text for people."""
+    text = msgspec.json.format(msgspec.json.encode(_plain(result)), indent=2).decode() if as_json else render(result)
+    typer.echo(text)
+
+
+def rows_as_text(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    """Lay rows out in columns."""
+    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in (head, *rows))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and value != value:  # noqa: PLR0124  # NaN has no place in JSON
+        return None
+    return value
+
+
+__all__ = [
+    "ConfigOption",
+    "JsonOption",
+    "TimeOption",
+    "clock_of",
+    "configuration",
+    "datetime_or_now",
+    "ns_of",
+    "rows_as_text",
+    "show",
+    "time_of",
+]
