@@ -26,6 +26,7 @@ QUALITY = {
     "absent": "expected and not delivered",
     "inconsistent": "contradicts other values of the same poll",
     "unit_conflict": "the unit self-check failed",
+    "clock_skew": "at observed_at: the source's own time was impossible and receive time stands in; the skew stands behind the code",
     "overflow": "an unsigned counter above int64; its text stands behind the code",
 }
 
@@ -67,6 +68,10 @@ class GpuSample(Observed, frozen=True, kw_only=True, omit_defaults=True):
     hw_power_brake_ns_total: Annotated[int | None, Means("time under hardware power brake", "ns")] = None
     gpu_util_ratio: Annotated[float | None, Means("share of time with a kernel running", "0..1")] = None
     memory_util_ratio: Annotated[float | None, Means("share of time with memory traffic", "0..1")] = None
+    gr_active_ratio: Annotated[float | None, Means("share of time with the graphics or compute engine active", "0..1")] = None
+    sm_active_ratio: Annotated[float | None, Means("share of time with a warp on an SM, over all SMs", "0..1")] = None
+    tensor_active_ratio: Annotated[float | None, Means("share of time with the tensor pipe active", "0..1")] = None
+    dram_active_ratio: Annotated[float | None, Means("share of time with device memory active", "0..1")] = None
     memory_used_mb: Annotated[float | None, Means("memory in use without the reserved part", "MiB")] = None
     memory_total_mb: Annotated[float | None, Means("memory size", "MiB")] = None
     pcie_replay_total: Annotated[int | None, Means("PCIe replays; only its rate means anything", "count")] = None
@@ -154,13 +159,16 @@ class Event(Observed, frozen=True, kw_only=True, omit_defaults=True):
 
     kind: Annotated[str, Means("xid, sxid, bus_loss, gpu_missing, nvml_event, bmc, failure, error, maintenance")]
     gpu_uuid: Annotated[str | None, Means("GPU concerned, where the source names it")] = None
-    pci: Annotated[str | None, Means("PCI address in the text, where no UUID is known")] = None
+    pci: Annotated[str | None, Means("PCI address in the text, domain:bus:device")] = None
+    gpu_instance: Annotated[int | None, Means("MIG GPU instance id, None for the whole GPU")] = None
+    compute_instance: Annotated[int | None, Means("MIG compute instance id, None for the whole GPU instance")] = None
     code: Annotated[int | None, Means("XID or SXid")] = None
     use: Annotated[str | None, Means("class of the catalogue: label, precursor, weak, noise, exclude, unknown")] = None
     root_code: Annotated[int | None, Means("XID that caused this one, by the driver or by the merge")] = None
     is_sympathetic: Annotated[bool | None, Means("follows from another event")] = None
     link: Annotated[int | None, Means("NVLink concerned")] = None
     recovery_action: Annotated[int | None, Means("recovery action that XID 154 announces", "code")] = None
+    recovery_action_before: Annotated[int | None, Means("recovery action that XID 154 says was asked for until then", "code")] = None
     kernel_seq: Annotated[int | None, Means("sequence number of the kernel log record")] = None
     mode: Annotated[str | None, Means("failure mode, where an imported event names it")] = None
     detail: Annotated[str | None, Means("text of the event")] = None
