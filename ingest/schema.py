@@ -14,6 +14,7 @@ from ingest.tables import Means, Record, table_of
 # What a quality code means: docs/tables.md prints this list.
 QUALITY = {
     "blank": "empty, non-finite or a blank sentinel of DCGM",
+    "invalid": "a BMC's reading that is no value: NaN, infinity, or an object where a number or word was due",
     "not_supported": "this model, mode or driver has no such value",
     "no_permission": "the collector may not read it",
     "lost": "the GPU no longer answers (NVML_ERROR_GPU_IS_LOST)",
@@ -137,6 +138,10 @@ class ChassisReading(Observed, frozen=True, kw_only=True, omit_defaults=True):
     text: Annotated[str | None, Means("value of a quantity that is not a number")] = None
     unit: Annotated[str | None, Means("unit as mapped")] = None
     quality: Annotated[str | None, Means("code when the reading is not ok")] = None
+    time_quality: Annotated[
+        str | None,
+        Means("why observed_at is not simply the BMC's own time: zone_missing, clock_unset, clock_skew, time_invalid (with its text), time_absent"),
+    ] = None
 
 
 class OtherReading(Observed, frozen=True, kw_only=True, omit_defaults=True):
