@@ -6,7 +6,7 @@ not above the committed one is refused before anything is written. Readers hand 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -38,10 +38,14 @@ _CONFIGURATION = {"delta.checkpointInterval": "50", "delta.logRetentionDuration"
 
 @dataclass(frozen=True)
 class AppTransaction:
-    """Name of a writer's stream and the version this append brings it to; see the Delta protocol's `txn` action."""
+    """Name of a writer's stream and the version this append brings it to; see the Delta protocol's `txn` action.
+
+    `after` is the version that the writer believes to be committed: where another writer has moved on, the append is a conflict.
+    """
 
     app: str
     version: int
+    after: int | None = None
 
 
 def arrow_schema(table: Table) -> pa.Schema:
@@ -56,13 +60,14 @@ class Lake:
         self.root = str(root).rstrip("/")
         self._storage_options = dict(storage_options or {})
 
-    def append(self, table: Table, rows: pa.Table, transaction: AppTransaction | None = None) -> bool:
-        """Append rows as one commit; False, with nothing written, where `transaction` is already in the lake.
+    def append(self, table: Table, rows: pa.Table, transaction: AppTransaction | Sequence[AppTransaction] | None = None) -> bool:
+        """Append rows as one commit; False, with nothing written, where `transaction` (all, where several) is already in the lake.
 
         Columns that `rows` lacks become null. Raises LakeConflict when another commit of the same application came first.
         """
         delta = self._open(table)
-        if transaction and delta and _is_committed(delta, transaction):
+        transactions = [transaction] if isinstance(transaction, AppTransaction) else list(transaction or ())
+        if transactions and delta and _are_committed(delta, table, transactions):
             return False
         try:
             write_deltalake(
@@ -72,7 +77,7 @@ class Lake:
                 partition_by=None if delta else ["date"],
                 configuration=None if delta else _CONFIGURATION,
                 writer_properties=_WRITER_PROPERTIES,
-                commit_properties=_commit_properties(transaction),
+                commit_properties=_commit_properties(transactions),
                 storage_options=self._storage_options or None,
             )
         except CommitFailedError as error:
@@ -91,7 +96,7 @@ class Lake:
         delta = self._open(table)
         if delta is None:
             return []
-        return delta.file_uris(partition_filters=_date_filters(since, until))
+        return delta.file_uris(file_pruning_predicate=_date_filters(since, until))
 
     def attach(
         self,
@@ -150,9 +155,14 @@ def table_rows(table: Table, columns: Mapping[str, Any]) -> pa.Table:
     return pa.table({name: pa.array(values, schema.field(name).type) for name, values in columns.items()})
 
 
-def _is_committed(delta: DeltaTable, transaction: AppTransaction) -> bool:
-    version = delta.transaction_version(transaction.app)
-    return version is not None and version >= transaction.version
+def _are_committed(delta: DeltaTable, table: Table, transactions: Sequence[AppTransaction]) -> bool:
+    """Say whether all are in the table; raises LakeConflict where only some are, or where a stream is not where its writer thinks."""
+    versions = [delta.transaction_version(each.app) for each in transactions]
+    known = [version is not None and version >= each.version for each, version in zip(transactions, versions, strict=True)]
+    moved = [each.after is not None and each.after != (version or 0) for each, version in zip(transactions, versions, strict=True)]
+    if not all(known) and (any(known) or any(moved)):
+        raise LakeConflict(f"{table.name}: another writer has committed to these streams; read the marks and try again")
+    return all(known)
 
 
 def _conform(table: Table, rows: pa.Table) -> pa.Table:
@@ -172,10 +182,10 @@ def _conform(table: Table, rows: pa.Table) -> pa.Table:
     return pa.table(arrays, schema=schema)
 
 
-def _commit_properties(transaction: AppTransaction | None) -> CommitProperties | None:
-    if transaction is None:
+def _commit_properties(transactions: Sequence[AppTransaction]) -> CommitProperties | None:
+    if not transactions:
         return None
-    return CommitProperties(app_transactions=[Transaction(transaction.app, transaction.version)])
+    return CommitProperties(app_transactions=[Transaction(each.app, each.version) for each in transactions])
 
 
 def _date_filters(since: datetime | None, until: datetime | None) -> list[tuple[str, str, Any]] | None:

@@ -1,0 +1,150 @@
+"""What a bus promises, and the bus for one machine, which is the spool itself; the Kafka one is `ingest.kafka_bus`.
+
+A publisher takes messages out of a spool and answers for them. A subscriber gives deliveries in streams: within a stream offsets only grow
+and the order of a node is kept; what was not committed comes again after a restart or `rewind`. A stream's name never comes again for
+other messages, so that the lake can remember under that name up to which offset it has everything.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from ingest.spool import Spool, Spooled
+
+
+class Delivery(NamedTuple):
+    """One message as it came: its place in its stream, its table and its body."""
+
+    stream: str
+    offset: int
+    table: str
+    body: bytes
+
+
+class Refusal(NamedTuple):
+    """A message that the bus will never take, and why (a constant, used as a metric label)."""
+
+    message: Spooled
+    reason: str
+
+
+OnRevoked = Callable[[Collection[str]], None]
+
+
+class Publisher(Protocol):
+    """Where a collector's messages go."""
+
+    def publish(self, messages: Sequence[Spooled]) -> list[Refusal]:
+        """Block until every message is acknowledged or refused for ever; BusUnavailable: none may be released, all come again."""
+
+    def close(self) -> None:
+        """Give up connections; nothing is waited for."""
+
+
+class Subscriber(Protocol):
+    """Where a writer's messages come from; used from one thread."""
+
+    def open(self, on_revoked: OnRevoked) -> None:
+        """Join; `on_revoked` is called from within `poll` with streams that are about to be given up, and may still commit them."""
+
+    def poll(self, timeout_s: float) -> list[Delivery]:
+        """Give what has come, waiting for at most `timeout_s` of wall time; raises BusUnavailable."""
+
+    def commit(self, positions: Mapping[str, int]) -> None:
+        """Be done with everything below the given offset of each stream."""
+
+    def rewind(self) -> None:
+        """Give again everything that is not committed."""
+
+    def close(self) -> None:
+        """Leave without committing."""
+
+
+class Rejects(Protocol):
+    """Where messages go that cannot become rows."""
+
+    def put(self, delivery: Delivery, reason: str, detail: str) -> None:
+        """Keep the message as it came with its reason; may keep it twice after a crash, never lose it."""
+
+
+class DirectBus:
+    """The subscriber that reads the spool of this very process: no broker, the same promises; one stream per origin and table."""
+
+    def __init__(self, spool: Spool, *, max_messages: int = 2000) -> None:
+        self._spool = spool
+        self._max_messages = max_messages
+        self._open: dict[str, deque[Spooled]] = {}  # per lane, oldest first, without bodies
+        self._done: dict[str, int] = {}
+
+    def open(self, on_revoked: OnRevoked) -> None:  # noqa: ARG002  # a direct stream is never given up
+        """Start at the oldest message that was not committed."""
+        self.rewind()
+
+    def poll(self, timeout_s: float) -> list[Delivery]:
+        """Give what the spool holds, events first."""
+        self._spool.wait(timeout_s)
+        deliveries = []
+        for message in self._spool.take(self._max_messages):
+            self._open.setdefault(message.lane, deque()).append(message._replace(body=b""))
+            deliveries.append(Delivery(_stream(message), message.seq, message.table, message.body))
+        return deliveries
+
+    def commit(self, positions: Mapping[str, int]) -> None:
+        """Release of each lane the part up to its first message that is not committed."""
+        self._done.update(positions)
+        for taken in self._open.values():
+            last = None
+            while taken and taken[0].seq < self._done.get(_stream(taken[0]), 0):
+                last = taken.popleft()
+            if last:
+                self._spool.release(last)
+
+    def rewind(self) -> None:
+        """Give again everything that is not committed."""
+        self._open.clear()
+        self._spool.rewind()
+
+    def close(self) -> None:
+        """Leave the spool open: it belongs to the collector."""
+
+
+class Rejected(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of the rejects file, or a message of the topic `rejected`; `body` is the message as it came."""
+
+    reason: str
+    detail: str
+    stream: str
+    offset: int
+    table: str
+    body: bytes
+
+
+class FileRejects:
+    """Keep rejected messages as JSON lines in one file per table."""
+
+    def __init__(self, directory: str | Path) -> None:
+        self._directory = Path(directory)
+        self._directory.mkdir(parents=True, exist_ok=True)
+
+    def put(self, delivery: Delivery, reason: str, detail: str) -> None:
+        """Append one line and bring it to the disk."""
+        line = msgspec.json.encode(rejected_of(delivery, reason, detail)) + b"\n"
+        with (self._directory / f"{delivery.table}.jsonl").open("ab") as file:
+            file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def rejected_of(delivery: Delivery, reason: str, detail: str) -> Rejected:
+    """Describe a rejected message."""
+    return Rejected(reason=reason, detail=detail, stream=delivery.stream, offset=delivery.offset, table=delivery.table, body=delivery.body)
+
+
+def _stream(message: Spooled) -> str:
+    return f"spool/{message.origin}/{message.table}"

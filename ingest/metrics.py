@@ -1,0 +1,51 @@
+"""Every metric of the ingest stage, declared once; names follow the Prometheus conventions and docs/metrics.md prints this list."""
+
+from __future__ import annotations
+
+from prometheus_client import Counter, Gauge, Histogram, disable_created_metrics
+
+disable_created_metrics()  # type: ignore[no-untyped-call]
+
+# collector
+RECORDS_RECEIVED = Counter("forewarn_collector_samples_total", "Records that a source gave", ["source"])
+RECORDS_EMITTED = Counter("forewarn_collector_emitted_records_total", "Records that the spool took", ["source"])
+RECORDS_REJECTED = Counter("forewarn_collector_rejected_records_total", "Records that cannot be sent", ["source", "reason"])
+RECORDS_DROPPED = Counter("forewarn_collector_dropped_records_total", "Records that the spool did not take", ["source", "reason"])
+READ_ERRORS = Counter("forewarn_collector_read_errors_total", "Reads that gave nothing", ["source", "reason"])
+READS_SKIPPED = Counter("forewarn_collector_skipped_reads_total", "Ticks passed over because the read before was not over", ["source"])
+READ_SECONDS = Histogram("forewarn_collector_read_duration_seconds", "Duration of a read", ["source"])
+LAST_SUCCESS = Gauge("forewarn_collector_last_success_timestamp_seconds", "Wall time of the last good read", ["source"])
+
+# spool and publisher
+SPOOL_BYTES = Gauge("forewarn_spool_bytes", "Size of the spool on disk")
+SPOOL_OLDEST_AGE = Gauge("forewarn_spool_oldest_record_age_seconds", "Age of the oldest message that the bus has not taken")
+SPOOL_DROPPED = Counter("forewarn_spool_dropped_records_total", "Records dropped by the spool", ["reason"])
+SPOOL_TORN = Counter("forewarn_spool_torn_segments_total", "Segments whose end could not be read after a crash")
+PUBLISHED = Counter("forewarn_bus_published_messages_total", "Messages acknowledged by the bus", ["table"])
+PUBLISH_FAILURES = Counter("forewarn_bus_publish_failures_total", "Attempts to publish that failed", ["reason"])
+PUBLISH_REFUSED = Counter("forewarn_bus_refused_records_total", "Records that the bus will never take", ["reason"])
+
+# writer
+WRITER_RECEIVED = Counter("forewarn_writer_received_records_total", "Records read from the bus", ["table"])
+WRITER_WRITTEN = Counter("forewarn_writer_written_records_total", "Records committed to the lake", ["table"])
+WRITER_DUPLICATES = Counter("forewarn_writer_duplicate_messages_total", "Messages already in the lake", ["table"])
+WRITER_REJECTED = Counter("forewarn_writer_rejected_messages_total", "Messages kept out of the lake", ["reason"])
+WRITER_NEWER = Counter("forewarn_writer_newer_version_messages_total", "Messages of a newer minor version, read without their new fields")
+WRITER_FAILURES = Counter("forewarn_writer_failures_total", "Passes that failed and are repeated", ["reason"])
+WRITER_OLDEST_AGE = Gauge("forewarn_writer_oldest_unwritten_age_seconds", "Time since the oldest message that is read and not in the lake")
+COMMIT_SECONDS = Histogram("forewarn_lake_commit_duration_seconds", "Duration of one append to the lake", ["table"])
+
+# exporter pages
+EXPORTER_SCRAPES = Counter("forewarn_exporter_scrapes_total", "Scrapes of exporter pages", ["state"])
+EXPORTER_REJECTED = Counter("forewarn_exporter_rejected_lines_total", "Lines of exporter pages that cannot be read", ["reason"])
+EXPORTER_UNKNOWN = Counter("forewarn_exporter_unknown_samples_total", "Samples under a name that the field table does not have")
+EXPORTER_TRUNCATED = Counter("forewarn_exporter_truncated_pages_total", "Pages that were cut")
+EXPORTER_CONFLICTS = Counter("forewarn_exporter_duplicate_conflicts_total", "Series that one page gave two values")
+EXPORTER_LATE = Counter("forewarn_exporter_late_scrapes_total", "Scrapes that were over only after their read had ended")
+
+# kernel log and XIDs
+KERNEL_LINES = Counter("forewarn_kernel_log_lines_total", "Lines of the kernel log by what became of them", ["outcome"])
+KERNEL_OVERRUNS = Counter("forewarn_kernel_log_overruns_total", "Times that the ring overwrote records before they were read")
+KERNEL_LOST = Counter("forewarn_kernel_log_lost_records_total", "Records that sequence numbers say were lost")
+XID_UNKNOWN = Counter("forewarn_xid_unknown_total", "XIDs that the catalogue does not have")
+XID_MERGED = Counter("forewarn_xid_merged_total", "Events that told again what another event had told", ["reason"])
