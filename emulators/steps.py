@@ -57,8 +57,9 @@ class Counter:
 class Spans:
     """Stretches of time per key that do not overlap, each with the number it was given by."""
 
-    def __init__(self, keys: Any, starts_ns: Any, ends_ns: Any, *, origin_ns: int, size: int) -> None:
+    def __init__(self, keys: Any, starts_ns: Any, ends_ns: Any, *, origin_ns: int, size: int, numbers: Any = None) -> None:
         self._steps = Steps(keys, starts_ns, origin_ns=origin_ns, size=size)
+        self._numbers: Ints = self._steps.order if numbers is None else np.asarray(numbers, np.int64)[self._steps.order]
         self._ends_ns: Ints = np.asarray(ends_ns, np.int64)[self._steps.order]
 
     def at(self, keys: Ints, times_ns: Ints) -> Ints:
@@ -70,7 +71,7 @@ class Spans:
             picked, at = keys[some], times_ns[some]
             last = self._steps.last(picked, at)
             is_inside = (last >= self._steps.first[picked]) & (at < self._ends_ns[last])
-            found[some] = np.where(is_inside, self._steps.order[last], -1)
+            found[some] = np.where(is_inside, self._numbers[last], -1)
         return found
 
 
