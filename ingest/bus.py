@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -28,20 +28,22 @@ class Delivery(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """A message that the bus will never take, and why (a constant, used as a metric label)."""
+    """A message that the bus did not take, why (a constant, used as a metric label), and whether it never will."""
 
     message: Spooled
     reason: str
-
-
-OnRevoked = Callable[[Collection[str]], None]
+    is_final: bool
 
 
 class Publisher(Protocol):
     """Where a collector's messages go."""
 
     def publish(self, messages: Sequence[Spooled]) -> list[Refusal]:
-        """Block until every message is acknowledged or refused for ever; BusUnavailable: none may be released, all come again."""
+        """Block until every message is acknowledged or known not to be there.
+
+        Raises BusUnavailable where all must come again in the same order. A refusal that is not final stands for a message that was passed
+        by a later one of its node: it must come again as a new message, since its number would look old.
+        """
 
     def close(self) -> None:
         """Give up connections; nothing is waited for."""
@@ -50,11 +52,14 @@ class Publisher(Protocol):
 class Subscriber(Protocol):
     """Where a writer's messages come from; used from one thread."""
 
-    def open(self, on_revoked: OnRevoked) -> None:
-        """Join; `on_revoked` is called from within `poll` with streams that are about to be given up, and may still commit them."""
+    def open(self) -> None:
+        """Join the readers of the bus and start at the oldest message that is not committed."""
 
     def poll(self, timeout_s: float) -> list[Delivery]:
-        """Give what has come, waiting for at most `timeout_s` of wall time; raises BusUnavailable."""
+        """Give what has come, waiting for at most `timeout_s` of wall time.
+
+        Raises StreamsMoved when another reader has been given streams of this one: what is not committed is theirs to read.
+        """
 
     def commit(self, positions: Mapping[str, int]) -> None:
         """Be done with everything below the given offset of each stream."""
@@ -82,8 +87,8 @@ class DirectBus:
         self._open: dict[str, deque[Spooled]] = {}  # per lane, oldest first, without bodies
         self._done: dict[str, int] = {}
 
-    def open(self, on_revoked: OnRevoked) -> None:  # noqa: ARG002  # a direct stream is never given up
-        """Start at the oldest message that was not committed."""
+    def open(self) -> None:
+        """Start at the oldest message that is not committed."""
         self.rewind()
 
     def poll(self, timeout_s: float) -> list[Delivery]:

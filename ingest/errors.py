@@ -4,6 +4,7 @@ ForewarnError                  the one to catch at an edge; its text names the t
 ├── SourceUnavailable          the device or its service did not answer: a source state, never a judgement on the hardware
 ├── RecordRejected             the data is wrong: counted with its reason, kept out, the rest goes on
 ├── BusUnavailable             the broker is away: the spool holds what is to be said
+│   └── StreamsMoved           streams went to another reader: give up what is open of them and read on
 ├── SpoolFull                  our disk bound is reached: gauges are dropped and counted, events never
 ├── LakeError
 │   ├── LakeConflict           another writer committed first: read its marks and try again
@@ -37,6 +38,10 @@ class RecordRejected(ForewarnError):
 
 class BusUnavailable(ForewarnError):
     """The bus cannot take or give messages now."""
+
+
+class StreamsMoved(BusUnavailable):
+    """Another reader has been given streams of this one."""
 
 
 class SpoolFull(ForewarnError):

@@ -9,6 +9,7 @@ import structlog
 
 from ingest.bus import Publisher
 from ingest.errors import BusUnavailable
+from ingest.messages import decode
 from ingest.metrics import PUBLISH_FAILURES, PUBLISH_REFUSED, PUBLISHED
 from ingest.spool import Spool, Spooled
 
@@ -49,11 +50,17 @@ class Pump:
         except BusUnavailable:
             self._spool.rewind()
             raise
-        for message, reason in refusals:
-            PUBLISH_REFUSED.labels(reason).inc(message.rows)
-            _log.error("message_refused", reason=reason, table=message.table, node=message.node, bytes=len(message.body))
+        for refusal in refusals:
+            self._refuse(*refusal)
         self._release(messages)
         return len(messages)
+
+    def _refuse(self, message: Spooled, reason: str, is_final: bool) -> None:
+        _log.error("message_refused", reason=reason, table=message.table, node=message.node, bytes=len(message.body), is_final=is_final)
+        if is_final:
+            PUBLISH_REFUSED.labels(reason).inc(message.rows)
+        else:
+            self._spool.put(message.table, message.node, decode(message.body).rows)
 
     def _release(self, messages: list[Spooled]) -> None:
         last = {message.lane: message for message in messages}

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -20,7 +20,7 @@ import structlog
 from ingest.bus import Delivery, Rejects, Subscriber
 from ingest.clock import NS
 from ingest.columns import CHUNK_ROWS, arrow_table
-from ingest.errors import BusUnavailable, LakeConflict, RecordRejected
+from ingest.errors import LakeConflict, RecordRejected, StreamsMoved
 from ingest.lake import AppTransaction, Lake
 from ingest.marks import Marks
 from ingest.messages import VERSION, Message, decode
@@ -108,10 +108,13 @@ class Writer:
         """Poll once, write what is due, and say how many rows were written."""
         if not self._is_sound:
             self._begin()
-        for delivery in self._subscriber.poll(self._wait_s()):
+        try:
+            deliveries = self._subscriber.poll(self._wait_s())
+        except StreamsMoved:
+            self._begin()
+            return 0
+        for delivery in deliveries:
             self._take(delivery)
-        if not self._is_sound:
-            raise BusUnavailable("streams were given up before they could be written; reading again from what is committed")
         due = [batch for batch in self._batches.values() if self._is_due(batch)]
         WRITER_OLDEST_AGE.set(max((self._age_s(batch) for batch in self._batches.values()), default=0.0))
         return sum(self._write(batch) for batch in due)
@@ -134,7 +137,7 @@ class Writer:
         if self._is_open:
             self._subscriber.rewind()
         else:
-            self._subscriber.open(self._finish)
+            self._subscriber.open()
         self._is_open = self._is_sound = True
 
     def _take(self, delivery: Delivery) -> None:
@@ -206,14 +209,6 @@ class Writer:
         self._rejects.put(delivery, error.reason, error.detail)
         WRITER_REJECTED.labels(error.reason).inc()
         _log.warning("message_rejected", reason=error.reason, detail=error.detail[:200], stream=delivery.stream, offset=delivery.offset)
-
-    def _finish(self, streams: Collection[str]) -> None:
-        """Write what is open of streams that go to another writer, and know nothing of them any more."""
-        self._is_sound = False
-        for batch in [batch for batch in self._batches.values() if batch.positions.keys() & set(streams)]:
-            self._write(batch)
-        self._forget()
-        self._is_sound = True
 
     def _forget(self) -> None:
         self._starts.clear()

@@ -25,7 +25,7 @@ def event(code: int, node: str = "n1", at: int = DAY) -> Event:
 
 
 def body(table: str, seq: int, *rows: object, origin: str = "A" * 26, v: str = "1.0") -> bytes:
-    """A message as a collector encodes it."""
+    """Encode a message as a collector does."""
     return encode(Message(v=v, table=table, node="n1", origin=origin, seq=seq, rows=rows))
 
 
@@ -37,8 +37,8 @@ class Script:
         self.committed: dict[str, int] = {}
         self._given = 0
 
-    def open(self, on_revoked: object) -> None:
-        self.on_revoked = on_revoked
+    def open(self) -> None:
+        """Nothing to join."""
 
     def poll(self, timeout_s: float) -> list[Delivery]:
         given, self._given = self.deliveries[self._given :], len(self.deliveries)
@@ -55,7 +55,7 @@ class Script:
 
 
 def codes(lake: Lake) -> list[int]:
-    """The codes of all events in the lake, in order."""
+    """Read the codes of all events in the lake, in order."""
     with duckdb.connect() as connection:
         lake.attach(connection, EVENTS)
         return [code for (code,) in connection.execute("select code from events order by code").fetchall()]
@@ -187,7 +187,8 @@ def test_every_type_of_column_arrives_as_it_was_sent(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         lake.attach(connection, GPU_SAMPLES)
         found = connection.execute(
-            "select epoch_us(observed_at), quality['temp_c'], remap_failure, energy_mj_total, power_w, temp_c, origin, seq, date from gpu_samples"
+            "select epoch_us(observed_at), quality['temp_c'], remap_failure, energy_mj_total, power_w, temp_c, origin, seq, date "
+            "from gpu_samples"
         ).fetchall()
     assert found == [(DAY // 1000 + 1, "blank", False, 2**63 - 1, 350.5, None, "A" * 26, 3, "2025-06-15")]
 

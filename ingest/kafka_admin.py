@@ -1,0 +1,143 @@
+"""Reach a Kafka cluster, say in one line why it cannot be reached, and care for the topics: one per table, and one for rejected messages.
+
+kafka-python tells the reason of a failed start (authentication failed, certificate verify failed, connection refused) to its log alone;
+`connect` listens there. Only this module and `ingest.kafka_bus` know kafka-python.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from kafka.admin import KafkaAdminClient
+from kafka.errors import KafkaError
+
+from ingest.errors import BusUnavailable, ConfigError
+from ingest.schema import TABLES
+
+REJECTED = "rejected"
+_CAUSES = (  # what the library logs, what it means, how to mend it
+    (
+        "CERTIFICATE_VERIFY_FAILED",
+        "the broker's certificate is not signed by a known authority",
+        "set ca_file to the authority's certificate",
+    ),
+    ("Hostname mismatch", "the broker's certificate is for another host", "use the name that stands in the certificate"),
+    ("uthentication failed", "wrong user or password", "check username and password_file"),
+    ("SaslAuthenticationFailed", "wrong user or password", "check username and password_file"),
+    ("UnsupportedSaslMechanism", "the broker does not offer this SASL mechanism", "check sasl_mechanism"),
+    ("DNS", "no such host", "check bootstrap"),
+    ("ECONNREFUSED", "nothing listens there", "start the broker or check bootstrap"),
+    ("timed out", "no answer", "check bootstrap and the firewall"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KafkaSettings:
+    """How to reach a cluster; names and values as in Kafka's own clients."""
+
+    bootstrap: str
+    prefix: str = "forewarn"
+    group: str = "forewarn-writer"
+    connect_timeout_s: float = 8.0
+    security_protocol: str = "PLAINTEXT"
+    sasl_mechanism: str | None = None
+    username: str | None = None
+    password: str | None = None
+    ca_file: str | None = None
+
+    def topic(self, table: str) -> str:
+        """Name the topic of a table."""
+        return f"{self.prefix}.{table}"
+
+    def client_options(self) -> dict[str, Any]:
+        """Give the options that all clients share."""
+        options: dict[str, Any] = {
+            "bootstrap_servers": self.bootstrap.split(","),
+            "bootstrap_timeout_ms": int(self.connect_timeout_s * 1000),
+            "security_protocol": self.security_protocol,
+        }
+        if self.security_protocol.startswith("SASL"):
+            options |= {"sasl_mechanism": self.sasl_mechanism, "sasl_plain_username": self.username, "sasl_plain_password": self.password}
+        if self.ca_file:
+            options["ssl_cafile"] = self.ca_file
+        return options
+
+
+def check_codecs() -> None:
+    """Refuse to start without the C checksum (25 times the time per message) and zstd; raises ConfigError."""
+    for module in ("crc32c", "zstandard"):
+        if importlib.util.find_spec(module) is None:
+            raise ConfigError(f"the Kafka bus needs the package {module}: pip install {module}")
+
+
+@contextmanager
+def connect(settings: KafkaSettings) -> Iterator[KafkaAdminClient]:
+    """Give an admin client; raises BusUnavailable with the reason and the mend in one line."""
+    check_codecs()
+    with _causes() as heard:
+        try:
+            client = KafkaAdminClient(**settings.client_options())
+        except (KafkaError, OSError, ValueError) as error:
+            raise BusUnavailable(f"Kafka at {settings.bootstrap}: {_explain(heard, error)}") from error
+    try:
+        yield client
+    except KafkaError as error:
+        raise BusUnavailable(f"Kafka at {settings.bootstrap}: {error}") from error
+    finally:
+        client.close()
+
+
+def create_topics(
+    settings: KafkaSettings, *, partitions: int, replication: int, configs: Mapping[str, str] | None = None, tables: Iterable[str] = TABLES
+) -> list[str]:
+    """Create the topics that do not exist yet and give their names; waits until they can be written."""
+    wanted = [settings.topic(table) for table in (*tables, REJECTED)]
+    with connect(settings) as client:
+        missing = sorted(set(wanted) - set(client.list_topics()))
+        if missing:
+            options = {"num_partitions": partitions, "replication_factor": replication, "configs": dict(configs or {})}
+            client.create_topics(dict.fromkeys(missing, options))
+        client.wait_for_topics(wanted, timeout_ms=int(settings.connect_timeout_s * 1000))
+    return missing
+
+
+def stream_prefixes(settings: KafkaSettings, tables: Iterable[str]) -> dict[str, str]:
+    """Name the tables' streams, by topic: cluster id and topic id, so that a topic created anew is another stream; all must exist."""
+    wanted = {settings.topic(table) for table in tables}
+    with connect(settings) as client:
+        cluster = client.describe_cluster()["cluster_id"]
+        found = {topic["name"]: topic for topic in client.describe_topics(sorted(wanted))}
+    missing = sorted(name for name in wanted if found.get(name, {}).get("error_code", 3) == 3)  # UNKNOWN_TOPIC_OR_PARTITION
+    if missing:
+        raise BusUnavailable(f"Kafka at {settings.bootstrap} has no topic {', '.join(missing)}; create them with: forewarn topics")
+    denied = sorted(name for name in wanted if found[name]["error_code"] == 29)  # TOPIC_AUTHORIZATION_FAILED
+    if denied:
+        raise BusUnavailable(f"Kafka at {settings.bootstrap}: {settings.username} may not use topic {', '.join(denied)}; grant it there")
+    return {name: f"{cluster}/{found[name]['topic_id']}" for name in wanted}
+
+
+@contextmanager
+def _causes() -> Iterator[deque[str]]:
+    """Collect what the library logs meanwhile."""
+    heard: deque[str] = deque(maxlen=200)
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: heard.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("kafka")
+    logger.addHandler(handler)
+    try:
+        yield heard
+    finally:
+        logger.removeHandler(handler)
+
+
+def _explain(heard: Iterable[str], error: Exception) -> str:
+    for sign, meaning, mend in _CAUSES:
+        if any(sign in line for line in heard) or sign in str(error):
+            return f"{meaning}; {mend}"
+    return str(error)
