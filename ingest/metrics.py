@@ -41,6 +41,7 @@ EXPORTER_REJECTED = Counter("forewarn_exporter_rejected_lines_total", "Lines of 
 EXPORTER_UNKNOWN = Counter("forewarn_exporter_unknown_samples_total", "Samples under a name that the field table does not have")
 EXPORTER_TRUNCATED = Counter("forewarn_exporter_truncated_pages_total", "Pages that were cut")
 EXPORTER_CONFLICTS = Counter("forewarn_exporter_duplicate_conflicts_total", "Series that one page gave two values")
+EXPORTER_FAILURES = Counter("forewarn_exporter_failures_total", "Scrapes that ended in an error of ours")
 EXPORTER_LATE = Counter("forewarn_exporter_late_scrapes_total", "Scrapes that were over only after their read had ended")
 
 # kernel log and XIDs
@@ -49,3 +50,18 @@ KERNEL_OVERRUNS = Counter("forewarn_kernel_log_overruns_total", "Times that the 
 KERNEL_LOST = Counter("forewarn_kernel_log_lost_records_total", "Records that sequence numbers say were lost")
 XID_UNKNOWN = Counter("forewarn_xid_unknown_total", "XIDs that the catalogue does not have")
 XID_MERGED = Counter("forewarn_xid_merged_total", "Events that told again what another event had told", ["reason"])
+
+# redfish
+REDFISH_BYTES = Counter("forewarn_redfish_stream_bytes_total", "Bytes read from event streams")
+REDFISH_PAYLOADS = Counter("forewarn_redfish_payloads_total", "Reports and events of BMCs, however they came", ["kind"])
+REDFISH_ROWS = Counter("forewarn_redfish_rows_total", "Rows of reports: fresh, known already, and odd ones by what is odd", ["kind"])
+REDFISH_REJECTED = Counter("forewarn_redfish_rejected_total", "Payloads, records and values that did not become a row", ["reason"])
+REDFISH_REFUSED = Counter("forewarn_redfish_refused_requests_total", "Requests that a BMC did not grant", ["reason"])
+REDFISH_LOGINS = Counter("forewarn_redfish_logins_total", "Logins by result, sessions found expired, logouts that failed", ["result"])
+REDFISH_STREAM_ENDS = Counter("forewarn_redfish_stream_ends_total", "Event streams that ended or were not opened", ["reason"])
+REDFISH_FAILURES = Counter("forewarn_redfish_failures_total", "Errors of ours while watching a BMC; it is watched anew")
+REDFISH_GAP_SECONDS = Counter("forewarn_redfish_gap_seconds_total", "Fleet time between two streams of a BMC")
+REDFISH_SKEW = Gauge("forewarn_redfish_clock_skew_seconds", "How far a BMC's clock is behind, smoothed", ["node"])
+REDFISH_REPORTS = Gauge("forewarn_redfish_reports", "Reports of all BMCs by the way in which they come", ["mode"])
+REDFISH_QUEUED = Gauge("forewarn_redfish_queued_batches", "Batches that wait for the collector")
+REDFISH_PAUSED_SECONDS = Gauge("forewarn_redfish_paused_seconds", "Wall time that streams and polls have waited for the collector")

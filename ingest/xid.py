@@ -1,0 +1,79 @@
+"""What an XID means: the catalogue (NVIDIA's Xid catalogue workbook as carried by NVSentinel; 173-176 from the open driver's nverror.h).
+
+The table is policy, not truth: a site edits a copy of `xid_catalogue.csv` and names it in its configuration. `use` says what the
+product does with a code: label (candidate for a failure), precursor, weak, noise, exclude; a code that the table does not have is kept
+as `unknown`. `recovery_action_from` is the driver branch from which XID 154 accompanies the code.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from ingest.errors import ConfigError
+from ingest.metrics import XID_UNKNOWN
+
+TABLE = Path(__file__).with_name("xid_catalogue.csv")
+USES = frozenset({"label", "precursor", "weak", "noise", "exclude", "unknown"})
+FALLEN_OFF_BUS, UNCORRECTABLE, RECOVERY_ACTION, PREEMPTIVE_CLEANUP, PAGE_FAULT, NVLINK = 79, 48, 154, 45, 31, 74
+CONTAINED, UNCORRECTABLE_DRAM, UNCORRECTABLE_SRAM = 94, 171, 172
+
+
+@dataclass(frozen=True, kw_only=True)
+class Xid:
+    """One code of the catalogue."""
+
+    code: int
+    mnemonic: str
+    kind: str
+    immediate_action: str
+    investigatory_action: str
+    use: str
+
+
+class Catalogue:
+    """Codes and their use."""
+
+    def __init__(self, xids: Mapping[int, Xid]) -> None:
+        self._xids = xids
+
+    def get(self, code: int) -> Xid | None:
+        """Find a code; None when the table does not have it."""
+        return self._xids.get(code)
+
+    def use(self, code: int) -> str:
+        """Tell the use of a code; `unknown`, counted, for one that the table does not have."""
+        known = self._xids.get(code)
+        if known is None:
+            XID_UNKNOWN.inc()
+            return "unknown"
+        return known.use
+
+    def use_of_recovery(self, action: int | None) -> str:
+        """Tell the use of XID 154: the driver's verdict counts only when it asks for something."""
+        return "exclude" if action == 0 else self.use(RECOVERY_ACTION)
+
+    def __len__(self) -> int:
+        return len(self._xids)
+
+
+@cache
+def read_catalogue(table: Path = TABLE) -> Catalogue:
+    """Read a catalogue; raises ConfigError naming the line that cannot be used."""
+    xids: dict[int, Xid] = {}
+    with table.open(encoding="utf-8", newline="") as lines:
+        for number, row in enumerate(csv.DictReader(lines), 2):
+            try:
+                xid = Xid(code=int(row["code"]), **{name: row[name] for name in _TEXTS})
+            except (KeyError, TypeError, ValueError) as error:
+                raise ConfigError(f"{table}:{number}: not a line of an XID catalogue: {error}") from error
+            if xid.use not in USES:
+                raise ConfigError(f"{table}:{number}: use `{xid.use}` of XID {xid.code} is none of {', '.join(sorted(USES))}")
+            xids[xid.code] = xid
+    return Catalogue(xids)
+
+
+_TEXTS = ("mnemonic", "kind", "immediate_action", "investigatory_action", "use")
