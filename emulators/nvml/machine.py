@@ -1,0 +1,183 @@
+"""The controller of an emulated machine: it owns the state file, shows GPU states in it and lets things happen to them."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from emulators.nvml.build import CURRENT, LIBRARY, WRITER, Variant, build_library
+from emulators.nvml.layout import ABI, GPUS, MAGIC, NO_INSTANCE, QUANTITY, Event, State
+from emulators.nvml.profiles import H100, PROFILES, Profile
+from emulators.nvml.show import link_values, show_gpu, show_identity, show_links
+from emulators.state import GpuState
+
+XID = 0x8  # nvmlEventTypeXidCriticalError
+LOST, DRIVER_NOT_LOADED, NOT_SUPPORTED = 15, 9, 3
+
+
+class NvmlMachine:
+    """One emulated node as NVML shows it; every process that loads the library with `environment()` sees it live."""
+
+    def __init__(
+        self,
+        state_path: Path,
+        *,
+        boot_id: str,
+        gpus: Sequence[GpuState],
+        driver_version: str | None = None,
+        cache_dir: Path | None = None,
+        variant: Variant = CURRENT,
+        is_privileged: bool = True,
+    ) -> None:
+        self.state_path = state_path
+        self.library_dir = build_library(cache_dir, variant)
+        self._writer = ctypes.CDLL(str(self.library_dir / WRITER))
+        profile = _profile(gpus[0].gpu_model) if gpus else H100
+        state_path.write_bytes(bytes(ctypes.sizeof(State)))
+        with state_path.open("r+b") as file:
+            self._map = mmap.mmap(file.fileno(), ctypes.sizeof(State))
+        self.state = State.from_buffer(self._map)
+        self.state.size, self.state.abi = ctypes.sizeof(State), ABI
+        with self.edit_machine() as machine:
+            machine.boot_id = boot_id.encode()
+            machine.is_privileged, machine.is_persistent = is_privileged, profile.is_persistent
+            machine.cuda_version = profile.cuda_version
+            _set_driver(machine, driver_version or profile.driver_version)
+        self._uuids: list[str] = []
+        self._links: list[list[tuple[Any, ...]]] = [[] for _ in range(GPUS)]  # as last shown
+        self.show(gpus)
+        self.state.magic = MAGIC
+
+    def environment(self) -> dict[str, str]:
+        """Variables that make a process load this machine's NVML."""
+        return {"LD_LIBRARY_PATH": str(self.library_dir), "NVML_EMU_STATE": str(self.state_path)}
+
+    @property
+    def library(self) -> Path:
+        """The library itself, for processes that load it by path."""
+        return self.library_dir / LIBRARY
+
+    def show(self, gpus: Sequence[GpuState]) -> None:
+        """Make the machine look like this, all at once per GPU; an empty list is a machine without its driver."""
+        assert len(gpus) <= GPUS, f"BUG: the layout has room for {GPUS} GPUs"
+        for slot, gpu in enumerate(gpus):
+            with self._edit(slot) as block:
+                if slot >= len(self._uuids) or self._uuids[slot] != gpu.gpu_uuid:
+                    self._seat(slot, gpu, block)
+                show_gpu(gpu, block)
+                if (links := link_values(gpu.links)) != self._links[slot]:
+                    show_links(links, block)
+                    self._links[slot] = links
+                block.device_rc = block.handle_rc = LOST if gpu.is_lost else 0
+        listed = [slot for slot, gpu in enumerate(gpus) if not gpu.is_hidden]
+        if listed != self.listed or (not gpus) != (self.state.machine.init_rc == DRIVER_NOT_LOADED):
+            with self.edit_machine() as machine:
+                machine.slots[: len(listed)] = listed
+                machine.count = len(listed)
+                machine.init_rc = 0 if gpus else DRIVER_NOT_LOADED
+
+    @property
+    def listed(self) -> list[int]:
+        """Slots in the order of NVML's index."""
+        return list(self.state.machine.slots[: self.state.machine.count])
+
+    def _seat(self, slot: int, gpu: GpuState, block: Any) -> None:
+        """Put another GPU into a slot: its model's baseline, its identity, no handle of the one before."""
+        generation = block.generation + 1
+        ctypes.memset(ctypes.addressof(block), 0, ctypes.sizeof(block))
+        block.generation = generation
+        apply_profile(_profile(gpu.gpu_model), block)
+        show_identity(gpu, block)
+        block.minor = slot
+        block.module_id = slot + 1
+        self._uuids[slot:] = [gpu.gpu_uuid]
+        self._links[slot] = []
+
+    @contextmanager
+    def _edit(self, slot: int) -> Iterator[Any]:
+        seq = ctypes.byref(self.state, State.gpu_seq.offset + 4 * slot)
+        self._writer.emu_begin(seq)
+        try:
+            yield self.state.gpus[slot]
+        finally:
+            self._writer.emu_commit(seq)
+
+    @contextmanager
+    def edit(self, gpu_uuid: str) -> Iterator[Any]:
+        """Change a GPU's block at will; readers see all of it or nothing."""
+        with self._edit(self.slot(gpu_uuid)) as block:
+            yield block
+
+    @contextmanager
+    def edit_machine(self) -> Iterator[Any]:
+        """Change what is true of the whole machine; readers see all of it or nothing."""
+        seq = ctypes.byref(self.state, State.machine_seq.offset)
+        self._writer.emu_begin(seq)
+        try:
+            yield self.state.machine
+        finally:
+            self._writer.emu_commit(seq)
+
+    def slot(self, gpu_uuid: str) -> int:
+        """Tell the slot of a GPU."""
+        return self._uuids.index(gpu_uuid)
+
+    def post_xid(self, gpu_uuid: str, code: int, *, gpu_instance: int | None = None, compute_instance: int | None = None) -> None:
+        """Let an XID happen: whoever waits for events of this GPU gets it."""
+        self.post_event(gpu_uuid, XID, code, gpu_instance=gpu_instance, compute_instance=compute_instance)
+
+    def post_event(
+        self, gpu_uuid: str, kind: int, data: int = 0, *, gpu_instance: int | None = None, compute_instance: int | None = None
+    ) -> None:
+        """Let an event of any type happen."""
+        event = Event(
+            type=kind,
+            data=data,
+            timestamp_us=self.state.machine.scenario_ns // 1000,
+            gpu_instance=NO_INSTANCE if gpu_instance is None else gpu_instance,
+            compute_instance=NO_INSTANCE if compute_instance is None else compute_instance,
+        )
+        self._writer.emu_post(ctypes.byref(self.state), self.slot(gpu_uuid), ctypes.byref(event))
+
+    def close(self) -> None:
+        """Let go of the state file; the library keeps its own mapping."""
+        del self.state
+        self._map.close()
+
+
+def _set_driver(machine: Any, version: str) -> None:
+    machine.driver_version = version.encode()
+    machine.nvml_version = f"{machine.cuda_version // 1000}.{version}".encode()
+
+
+def _profile(model: str) -> Profile:
+    return PROFILES.get(model, H100)
+
+
+def apply_profile(profile: Profile, block: Any) -> None:
+    """Fill a block with a model's baseline; what the model does not have is not supported."""
+    values = profile.baseline()
+    for name, index in QUANTITY.items():
+        block.rc[index] = profile.codes.get(name, 0 if name in values else NOT_SUPPORTED)
+    for name, value in values.items():
+        put(block, name, value)
+
+
+def put(block: Any, name: str, value: Any) -> None:
+    """Set a quantity: a text, a number, or the start of an array."""
+    if isinstance(value, str):
+        setattr(block, name, value.encode())
+    elif isinstance(value, tuple):
+        getattr(block, name)[: len(value)] = [int(number) for number in value]
+    else:
+        setattr(block, name, value if name == "temp_c" else int(value))
+
+
+def support(block: Any, codes: Mapping[str, int]) -> None:
+    """Set the return code of quantities; 0 makes one supported."""
+    for name, code in codes.items():
+        block.rc[QUANTITY[name]] = code
