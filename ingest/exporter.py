@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping
+from pathlib import Path
 from types import MappingProxyType
 
 import aiohttp
@@ -51,7 +52,7 @@ class ExporterSource:
         patience_s: float = 1.0,
         clock: Clock | None = None,
         expected: Mapping[str, Collection[str]] = MappingProxyType({}),
-        catalogue: Catalogue | None = None,
+        catalogue: Catalogue | Path | None = None,
         refresh_s: float = 30.0,
         max_connections: int = 100,
     ) -> None:

@@ -6,6 +6,7 @@ Pure: bodies and times come in, records go out. An empty or failed scrape is a s
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from ingest.clock import NS, datetime_of
 from ingest.exporter_counters import ENERGY
@@ -15,7 +16,7 @@ from ingest.exporter_rows import Columns, Reading, read_gpus
 from ingest.exporter_text import GpuLabels, Page, PageParser
 from ingest.metrics import EXPORTER_CONFLICTS, EXPORTER_REJECTED, EXPORTER_SCRAPES, EXPORTER_TRUNCATED, EXPORTER_UNKNOWN
 from ingest.schema import Event, InventoryRow, Observed, SourceState
-from ingest.xid import Catalogue, read_catalogue
+from ingest.xid import Catalogue, catalogue_of
 
 OK = 200
 _REPEAT_STATE_NS = 3_600 * NS
@@ -29,15 +30,16 @@ class ExporterNode:
         node: str,
         *,
         expected: Iterable[str] = (),
-        catalogue: Catalogue | None = None,
+        catalogue: Catalogue | Path | None = None,
         refresh_s: float = 30.0,
         parser: PageParser | None = None,
     ) -> None:
         self.node = node
         self.page = Page()
         self.unknown: dict[str, int] = {}
+        self.conflicts = 0
         self._parser = parser or PageParser()
-        self._context = NodeContext(node=node, catalogue=catalogue or read_catalogue(), refresh_ns=int(refresh_s * NS))
+        self._context = NodeContext(node=node, catalogue=catalogue_of(catalogue), refresh_ns=int(refresh_s * NS))
         self._presence = Presence.of(expected)
         self._freshness = Freshness(refresh_s)
         self._gpus: dict[str, GpuMemory] = {}
@@ -53,7 +55,7 @@ class ExporterNode:
     def scraped(self, body: bytes, status: int, at_ns: int, *, is_cut: bool = False) -> list[Observed]:
         """Take the answer to one scrape, received at `at_ns`; a body that came with an error is not read."""
         if status != OK:
-            self.page = Page()
+            self.page, self.unknown, self.conflicts = Page(), {}, 0
             return self.failed(f"error({status})", body[:200].decode(errors="replace").strip(), at_ns)
         self.page = self._parser.parse(body)
         self.page.is_truncated |= is_cut
@@ -80,7 +82,8 @@ class ExporterNode:
             EXPORTER_REJECTED.labels(reason).inc(lines)
         EXPORTER_UNKNOWN.inc(sum(self.unknown.values()))
         EXPORTER_TRUNCATED.inc(self.page.is_truncated)
-        EXPORTER_CONFLICTS.inc(sum(reading.conflicts for reading in readings.values()))
+        self.conflicts = sum(reading.conflicts for reading in readings.values())
+        EXPORTER_CONFLICTS.inc(self.conflicts)
 
     def _records(self, readings: dict[str, Reading], at_ns: int) -> Iterator[Observed]:
         labels = {uuid: reading.labels for uuid, reading in readings.items()}
@@ -89,13 +92,14 @@ class ExporterNode:
         columns = {uuid: gpus[uuid].columns(reading) for uuid, reading in readings.items()}
         if self._is_stale(readings, columns, at_ns):
             yield from (gpus[uuid].stale(columns[uuid], at_ns) for uuid in readings)
-            since = datetime_of(self._freshness.since_ns or at_ns).isoformat()
+            since = datetime_of(self._freshness.since_ns or 0).isoformat()
             yield from self._state("stale", at_ns, seen=len(readings), detail=f"energy stands still since {since}")
             return
         for uuid, reading in readings.items():
             stamps = self.page.stamps_ms.get(uuid)
             yield from gpus[uuid].records(reading, columns[uuid], stamps, at_ns)
         if self.page.is_truncated:
+            self._presence.notice(labels)
             yield from self._state("partial", at_ns, seen=len(readings), detail="the page was cut")
         else:
             yield from self._absences(labels, at_ns)

@@ -51,7 +51,7 @@ class Presence:
         if self._is_exporters_doing(gone, were_here, seen):
             for uuid in gone:
                 self.seats[uuid].is_excused = True
-        self._see(seen)
+        self.notice(seen)
         absent = [(uuid, seat) for uuid, seat in self.seats.items() if uuid not in seen]
         new = tuple(uuid for uuid, seat in absent if not seat.is_excused and not seat.is_announced)
         for uuid, seat in absent:
@@ -71,7 +71,8 @@ class Presence:
         only_pods = all(labels.in_pod for labels in seen.values()) and not any(self.seats[uuid].in_pod for uuid in gone)
         return most or (gained_pod and only_pods)
 
-    def _see(self, seen: Mapping[str, GpuLabels]) -> None:
+    def notice(self, seen: Mapping[str, GpuLabels]) -> None:
+        """Take note of GPUs that are there, and conclude nothing about others."""
         for uuid, labels in seen.items():
             seat = self.seats.setdefault(uuid, _Seat())
             seat.is_here, seat.is_excused, seat.in_pod = True, False, labels.in_pod
@@ -115,7 +116,8 @@ class Freshness:
                 self._has_lived, self._scrapes_still = True, 0
         self._energy, self._shape = working, shape
         needed = SCRAPES if self._has_lived else 1
-        return self._scrapes_still >= needed and at_ns - (self.since_ns or at_ns) >= self._patience_ns
+        since_ns = at_ns if self.since_ns is None else self.since_ns
+        return self._scrapes_still >= needed and at_ns - since_ns >= self._patience_ns
 
     def _moved(self, at_ns: int) -> None:
         if self.since_ns is not None and self._scrapes_still:

@@ -33,7 +33,7 @@ class GpuLabels:
     model: str | None = None
     driver_version: str | None = None
     serial: str | None = None
-    host: str | None = None
+    host: tuple[str, str] | None = None  # label and value: the exporter's own name, of which even the label's spelling changed
     in_pod: bool = False
 
 
@@ -193,6 +193,6 @@ def _gpu_labels(labels: dict[str, str]) -> GpuLabels | None:
         model=labels.get("modelName") or labels.get("model_name"),
         driver_version=labels.get("DCGM_FI_DRIVER_VERSION"),
         serial=labels.get("DCGM_FI_DEV_SERIAL") or labels.get("DCGM_FI_DEV_BOARD_SERIAL"),
-        host=labels.get("hostname") or labels.get("Hostname"),
+        host=next(((label, labels[label]) for label in ("hostname", "Hostname") if label in labels), None),
         in_pod=bool(labels.get("pod") or labels.get("pod_name")),
     )

@@ -105,7 +105,7 @@ class KernelLogSource:
     pace = Pace.WALL
 
     def __init__(
-        self, paths: Mapping[str, Path], *, interval_s: float = 0.2, clock: Clock | None = None, catalogue: Catalogue | None = None
+        self, paths: Mapping[str, Path], *, interval_s: float = 0.2, clock: Clock | None = None, catalogue: Catalogue | Path | None = None
     ) -> None:
         self.interval_s = interval_s
         self._clock = clock or SystemClock()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,7 +18,7 @@ from ingest.clock import NS
 from ingest.kernel_log_text import BusLoss, GpuNamed, Line, SerialNamed, SwitchXid, Unparsed, Xid, read_line, read_text
 from ingest.metrics import KERNEL_LINES, KERNEL_LOST
 from ingest.schema import Event, InventoryRow, Observed
-from ingest.xid import FALLEN_OFF_BUS, PREEMPTIVE_CLEANUP, RECOVERY_ACTION, Catalogue, read_catalogue
+from ingest.xid import FALLEN_OFF_BUS, PREEMPTIVE_CLEANUP, RECOVERY_ACTION, Catalogue, catalogue_of
 
 SOURCE = "kernel_log"
 _WINDOW_NS = 60 * NS  # one incident: signals of one loss lie this close
@@ -51,17 +52,18 @@ class _Mark:
 class KernelLogNode:
     """The kernel log of one node, line by line."""
 
-    def __init__(self, node: str, *, boot: Boot | None = None, catalogue: Catalogue | None = None) -> None:
+    def __init__(self, node: str, *, boot: Boot | None = None, catalogue: Catalogue | Path | None = None) -> None:
         self.node = node
         self.boot = boot or Boot()
         self.outcomes: Counter[str] = Counter()
         self.gpu_at: dict[str, str] = {}
         self.last_seq: int | None = None
-        self._catalogue = catalogue or read_catalogue()
+        self._catalogue = catalogue_of(catalogue)
         self._named: GpuNamed | None = None
         self._named_about: dict[str, Any] = {}
         self._losing: str | None = None
         self._losses: dict[str, _Mark] = {}
+        self._lost: dict[str, Event] = {}
         self._switch: Event | None = None
         self._seen: dict[tuple[str, int, str], None] = {}
         self._number = 0
@@ -72,6 +74,7 @@ class KernelLogNode:
         self.last_seq = None
         self.gpu_at.clear()
         self._losses.clear()
+        self._lost.clear()
         self._named = self._losing = self._switch = None
 
     def feed(self, raw: str, now_ns: int) -> list[Observed]:
@@ -93,7 +96,12 @@ class KernelLogNode:
         return list(self._say(line, mark, about))
 
     def flush(self) -> list[Observed]:
-        """Give out the switch incident that waits for more detail; the driver writes all of it at once."""
+        """Give out what waits for lines that the driver writes at once: a bus loss for its XID, a switch incident for its detail."""
+        waiting = [*self._lost.values(), *self._end_switch()]
+        self._lost.clear()
+        return list(waiting)
+
+    def _end_switch(self) -> list[Event]:
         waiting, self._switch = self._switch, None
         return [waiting] if waiting else []
 
@@ -125,14 +133,14 @@ class KernelLogNode:
         said = read_text(line.text)
         yield from self._bind(said.serial if isinstance(said, SerialNamed) else None)
         if not isinstance(said, SwitchXid):
-            yield from self.flush()
+            yield from self._end_switch()
         match said:
             case Xid():
                 yield from self._xid(said, line, mark, about)
             case SwitchXid():
                 yield from self._switch_xid(said, line, about)
             case BusLoss():
-                yield from self._bus_loss(said, line, mark, about)
+                self._bus_loss(said, line, mark, about)
             case GpuNamed():
                 self._named, self._named_about = said, about
                 self.gpu_at[said.pci] = said.gpu_uuid
@@ -151,7 +159,8 @@ class KernelLogNode:
     def _xid(self, xid: Xid, line: Line, mark: _Mark, about: dict[str, Any]) -> Iterator[Observed]:
         if xid.code == FALLEN_OFF_BUS and self._is_same_loss(xid.pci, mark):
             self._count("merged")
-            return
+            if self._lost.pop(xid.pci, None) is None:
+                return
         use = self._catalogue.use_of_recovery(xid.recovery_action) if xid.code == RECOVERY_ACTION else self._catalogue.use(xid.code)
         self._count("xid")
         yield Event(
@@ -172,7 +181,7 @@ class KernelLogNode:
             detail=xid.message or None,
         )
 
-    def _bus_loss(self, loss: BusLoss, line: Line, mark: _Mark, about: dict[str, Any]) -> Iterator[Observed]:
+    def _bus_loss(self, loss: BusLoss, line: Line, mark: _Mark, about: dict[str, Any]) -> None:
         if loss.is_beginning:
             self._losing = loss.pci
             self._count("other")
@@ -184,7 +193,7 @@ class KernelLogNode:
             self._count("merged")
         else:
             self._count("bus_loss")
-            yield Event(
+            self._lost[pci] = Event(
                 **about,
                 kind="bus_loss",
                 gpu_uuid=self.gpu_at.get(pci),
@@ -206,7 +215,7 @@ class KernelLogNode:
             self._switch = msgspec.structs.replace(waiting, detail=f"{waiting.detail}; {xid.message}")
             self._count("merged")
             return
-        yield from self.flush()
+        yield from self._end_switch()
         self._count("sxid")
         self._switch = Event(
             **about,

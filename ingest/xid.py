@@ -60,9 +60,16 @@ class Catalogue:
         return len(self._xids)
 
 
+def catalogue_of(table: Catalogue | Path | None) -> Catalogue:
+    """Take a catalogue as it is given: itself, a site's file, or ours."""
+    return table if isinstance(table, Catalogue) else read_catalogue(table or TABLE)
+
+
 @cache
 def read_catalogue(table: Path = TABLE) -> Catalogue:
     """Read a catalogue; raises ConfigError naming the line that cannot be used."""
+    if not table.exists():
+        raise ConfigError(f"XID catalogue {table}: no such file")
     xids: dict[int, Xid] = {}
     with table.open(encoding="utf-8", newline="") as lines:
         for number, row in enumerate(csv.DictReader(lines), 2):

@@ -1,0 +1,69 @@
+"""Kernel logs modelled on the driver's sources and on public test data of gpud and NVSentinel."""
+
+from pathlib import Path
+from typing import Any
+
+from forewarn.inspect import kernel_logs
+
+CASES = Path(__file__).parents[1] / "cases" / "kernel_log"
+NOW_NS = 1_793_000_000 * 10**9  # 2026-10-26
+
+
+def lines_of(case: str) -> list[dict[str, Any]]:
+    return list(kernel_logs([CASES / f"{case}.log"], now_ns=NOW_NS))
+
+
+def events_of(case: str) -> list[dict[str, Any]]:
+    return [line for line in lines_of(case) if line["table"] == "events"]
+
+
+def test_k01_formats_of_the_open_driver() -> None:
+    """Six XIDs with MIG instances, root and recovery action, bound to the GPU and board that the driver named."""
+    events = events_of("K01")
+    assert [(event["code"], event.get("gpu_instance"), event.get("compute_instance")) for event in events] == [
+        (94, None, None),
+        (94, 5, None),
+        (31, 5, 2),
+        (95, None, None),
+        (45, None, None),
+        (154, None, None),
+    ]
+    assert {event["gpu_uuid"] for event in events} == {"GPU-0a1b2c30-1111-4222-8333-444455556660"}
+    assert (events[4]["root_code"], events[4]["is_sympathetic"]) == (94, True)
+    assert (events[5]["recovery_action_before"], events[5]["recovery_action"], events[5]["use"]) == (0, 4, "label")
+    (bound,) = [line for line in lines_of("K01") if line["table"] == "inventory"]
+    assert (bound["gpu_uuid"], bound["serial"], bound["pci"]) == (
+        "GPU-0a1b2c30-1111-4222-8333-444455556660",
+        "1650000000001",
+        "0000:3b:00",
+    )
+
+
+def test_k02_older_formats_and_odd_names() -> None:
+    """Old XIDs keep their PCI domain, a code that is no number is unparsed, and a bus loss told thrice is one incident."""
+    events = events_of("K02")
+    assert [(event["kind"], event["code"], event["pci"]) for event in events] == [
+        ("xid", 14, "0000:03:00"),
+        ("xid", 79, "0000:01:00"),
+        ("xid", 119, "0000:9b:00"),
+        ("xid", 48, "0008:01:00"),
+    ]
+    (counters,) = [line["lines"] for line in lines_of("K02") if line["table"] == "counters"]
+    assert counters == {"xid": 4, "merged": 2, "other": 2, "unparsed": 1}
+
+
+def test_k05_switch_incidents_gather_their_detail() -> None:
+    """Three NVSwitch incidents; severity and data lines belong to the one before them."""
+    events = events_of("K05")
+    assert [(event["kind"], event["code"], event["pci"], event.get("link"), event["use"]) for event in events] == [
+        ("sxid", 28006, "0000:c1:00", 46, "weak"),
+        ("sxid", 20034, "0000:05:00", 30, "label"),
+        ("sxid", 26006, "0004:00:00", None, "weak"),
+    ]
+    assert "Severity 1 Engine instance 30" in events[1]["detail"]
+    assert "Data {0x10000000, 0x10000000, 0x00000000}" in events[1]["detail"]
+
+
+def test_k06_a_ring_read_twice_is_said_once() -> None:
+    """The same text at the same stamp of the same boot is one event."""
+    assert [(event["code"], event["use"]) for event in events_of("K06")] == [(63, "precursor")]
