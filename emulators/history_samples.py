@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from emulators.chassis import FANS, PSUS
 from emulators.defects import Defects
 from emulators.draws import Ints
 from emulators.layout import DAY_NS, DRIVER_VERSION, HOUR_NS, LINKS, NS
@@ -144,17 +145,18 @@ class SampleHistory:
         slots = (at - self._world.spec.start_ns) // (self._world.spec.cadence_s * NS)
         received = at + self._defects.latency_ns(nodes, slots)
         shown = [sensor for sensor in SENSORS if sensor.part < _parts(read[sensor.column])]
-        return pa.concat_tables([self._sensor(sensor, nodes, at, received, _reading(read, sensor)) for sensor in shown], promote_options="none")
+        return pa.concat_tables(
+            [self._sensor(sensor, nodes, at, received, _reading(read, sensor)) for sensor in shown], promote_options="none"
+        )
 
     def _sensor(self, sensor: Sensor, nodes: Ints, at: Ints, received: Ints, values: Any) -> pa.Table:
         everywhere = np.ones(len(nodes), bool)
-        paths = pa.array([sensor.path.format(node=node.name) for node in self._world.nodes])
         rows = {
             "node": _named(self._names, nodes),
             "observed_at": _timestamps(at),
             "received_at": _timestamps(received),
             "source": _optional("redfish", everywhere),
-            "sensor": _named(paths, nodes),
+            "sensor": _optional(sensor.path, everywhere),
             "quantity": _optional(sensor.quantity, everywhere),
             "device": _optional(sensor.device, everywhere),
             "value": pa.array(values.astype(np.float64)),
@@ -178,20 +180,20 @@ class Sensor:
 
 
 def _sensors() -> tuple[Sensor, ...]:
-    chassis, supply = "/Chassis/{node}/Sensors/", "/Chassis/{node}/PowerSubsystem/PowerSupplies/"
+    sensors = "/Chassis/Baseboard/Sensors/"
     listed = [
-        Sensor("inlet_temp_c", 0, chassis + "Inlet_Temp", "inlet_temp_c", "chassis", "°C"),
-        Sensor("outlet_temp_c", 0, chassis + "Outlet_Temp", "outlet_temp_c", "chassis", "°C"),
-        Sensor("power_w", 0, chassis + "Total_Power", "power_w", "chassis", "W"),
-        Sensor("power_is_on", 0, "/Systems/{node}/PowerState", "power_state", "chassis", "", ("Off", "On")),
+        Sensor("inlet_temp_c", 0, sensors + "Inlet_Temp", "inlet_temp_c", "chassis", "°C"),
+        Sensor("outlet_temp_c", 0, sensors + "Outlet_Temp", "outlet_temp_c", "chassis", "°C"),
+        Sensor("power_w", 0, sensors + "Total_Power", "power_w", "chassis", "W"),
+        Sensor("power_is_on", 0, "/Systems/System", "power_state", "chassis", "", ("Off", "On")),
     ]
-    for i in range(6):
-        listed.append(Sensor("fan_rpm", i, f"{chassis}Fan{i}", "fan_rpm", f"fan{i}", "RPM"))
-    for i in range(4):
-        listed.append(Sensor("psu_input_w", i, f"{chassis}PSU{i}_Input_Power", "psu_input_w", f"psu{i}", "W"))
-        listed.append(Sensor("psu_input_v", i, f"{chassis}PSU{i}_Input_Voltage", "psu_input_v", f"psu{i}", "V"))
-        listed.append(Sensor("psu_is_present", i, f"{supply}PSU{i}/Status/State", "presence", f"psu{i}", "", ("Absent", "Enabled")))
-    listed += [Sensor("gpu_temps_c", i, f"{chassis}GPU{i}_Temp", "gpu_temp_c", f"gpu{i}", "°C") for i in range(8)]
+    listed += [Sensor("fan_rpm", i, f"{sensors}Fan_{i}_Speed", "fan_rpm", f"fan{i}", "RPM") for i in range(FANS)]
+    for i in range(PSUS):
+        supply = f"{sensors}PSU_{i}_Input_"
+        listed.append(Sensor("psu_input_w", i, supply + "Power", "psu_input_w", f"psu{i}", "W"))
+        listed.append(Sensor("psu_input_v", i, supply + "Voltage", "psu_input_v", f"psu{i}", "V"))
+        listed.append(Sensor("psu_is_present", i, supply + "Power", "presence", f"psu{i}", "", ("Absent", "Enabled")))
+    listed += [Sensor("gpu_temps_c", i, f"{sensors}HGX_GPU_{i}_TEMP_0", "gpu_temp_c", f"gpu{i}", "°C") for i in range(8)]
     return tuple(listed)
 
 
