@@ -1,0 +1,185 @@
+"""Bring hazards to the level that matured landmarks show: a factor per bin, a slope, or a monotone curve, by how much there is.
+
+Calibration works on the log of a unit's total hazard per bin, never on probabilities per horizon, so a longer horizon keeps the larger
+probability; the modes keep their shares. A landmark is mature for a bin when the bin's end plus the label delay lie in the past.
+The intervals come from the same landmarks: among those scored alike, observed over expected failures is Poisson.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Literal
+
+import msgspec
+import numpy as np
+import polars as pl
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import brentq, minimize
+from scipy.special import expit
+from scipy.stats import chi2, gamma
+from sklearn.isotonic import IsotonicRegression
+
+from models.periods import Periods, count_failures_once, expand
+from models.survival import Floats, bin_widths, logit
+
+Kind = Literal["none", "shift", "platt", "isotonic"]
+_STRATA = (0.9, 0.97, 0.99)  # quantiles of the hazard between which units count as scored alike
+_PRIOR_FAILURES = 5.0  # a bin or stratum with fewer failures follows the whole
+
+
+class Curve(msgspec.Struct, frozen=True):
+    """A monotone step function of the log hazard, linear between its knots."""
+
+    log_hazard: tuple[float, ...]
+    calibrated: tuple[float, ...]
+
+
+class Band(msgspec.Struct, frozen=True):
+    """For log hazards up to `up_to`, the 90 % interval of observed over expected."""
+
+    up_to: float | None  # None: no limit
+    low: float
+    high: float
+
+
+class Calibrator(msgspec.Struct, frozen=True, kw_only=True):
+    """log λ' = slope·log λ + shift of the bin, or a curve per bin; `bands` give the interval."""
+
+    kind: Kind
+    slope: float = 1.0
+    shifts: tuple[float, ...] = ()
+    curves: tuple[Curve, ...] = ()
+    bands: tuple[Band, ...] = ()
+    failures: int = 0
+
+    def apply(self, hazard_per_h: Floats) -> Floats:
+        """Calibrate hazards with axes (unit, mode, bin)."""
+        total = hazard_per_h.sum(axis=1)
+        if self.kind == "none" or hazard_per_h.shape[1] == 0:
+            return hazard_per_h
+        log_total = np.log(np.maximum(total, 1e-300))
+        log_calibrated = self._log_calibrated(log_total)
+        calibrated: Floats = hazard_per_h * np.exp(log_calibrated - log_total)[:, None, :]
+        return calibrated
+
+    def _log_calibrated(self, log_total: Floats) -> Floats:
+        if self.curves:
+            columns = [np.interp(log_total[:, k], curve.log_hazard, curve.calibrated) for k, curve in enumerate(self.curves)]
+            return np.stack(columns, axis=1)
+        shifted: Floats = self.slope * log_total + np.asarray(self.shifts)
+        return shifted
+
+    def interval_factors(self, cumulative: Floats) -> tuple[Floats, Floats]:
+        """Give the factors on a unit's cumulative hazard to the last horizon that bound its 90 % interval."""
+        if not self.bands:
+            return np.zeros_like(cumulative), np.full_like(cumulative, np.inf)
+        edges = np.array([band.up_to for band in self.bands[:-1]], dtype=float)
+        index = np.searchsorted(edges, np.log(np.maximum(cumulative, 1e-300)), side="left")
+        return np.array([band.low for band in self.bands])[index], np.array([band.high for band in self.bands])[index]
+
+
+NO_CALIBRATION = Calibrator(kind="none")
+
+
+def mature(rows: pl.DataFrame, horizons_h: Sequence[float], now: datetime, label_delay_h: float) -> Periods:
+    """Expand landmarks and keep the bins that end, with the label delay, by `now`."""
+    periods = count_failures_once(expand(rows, horizons_h), rows, horizons_h)
+    age_h = (rows.select((pl.lit(now) - pl.col("as_of")).dt.total_microseconds() / 3.6e9).to_series()).to_numpy()
+    is_mature = np.asarray(horizons_h)[periods.bin] + label_delay_h <= age_h[periods.landmark]
+    return periods.take(is_mature, periods.weight)
+
+
+def calibrate(hazard_per_h: Floats, rows: pl.DataFrame, periods: Periods, horizons_h: Sequence[float]) -> Calibrator:
+    """Choose and fit the calibrator: below 50 failures a shift, to 500 Platt's slope too, above that an isotonic curve.
+
+    `hazard_per_h` has axes (landmark, mode, bin); `periods` are mature rows of these landmarks.
+    """
+    failures = rows[np.unique(periods.landmark[periods.failed])]["failure"].n_unique() if periods.failed.any() else 0
+    total = hazard_per_h.sum(axis=1)[periods.landmark, periods.bin]
+    if failures == 0 or not (total > 0).all():
+        return NO_CALIBRATION
+    bins = hazard_per_h.shape[2]
+    per_failure = max(1.0, float((periods.weight * periods.failed).sum()) / failures)
+    slope = platt_slope(np.log(total), periods) if failures >= 50 else 1.0
+    curves = isotonic_curves(np.log(total), periods, bins) if failures > 500 else ()
+    kind: Kind = "isotonic" if curves else "platt" if failures >= 50 else "shift"
+    shifts = bin_shifts(slope * np.log(total), periods, bins, per_failure)
+    fitted = Calibrator(kind=kind, slope=slope, shifts=shifts, curves=curves, failures=failures)
+    calibrated = fitted.apply(hazard_per_h)
+    cumulative = (calibrated.sum(axis=1) * bin_widths(horizons_h)).sum(axis=1)
+    bands = interval_bands(cumulative, calibrated, periods, per_failure)
+    return msgspec.structs.replace(fitted, bands=bands)
+
+
+def bin_shifts(log_hazard: Floats, periods: Periods, bins: int, rows_per_failure: float) -> tuple[float, ...]:
+    """Give per bin the log of observed over expected; a bin with few failures is drawn to the ratio of all bins."""
+    expected = np.bincount(periods.bin, weights=np.exp(log_hazard) * periods.exposure_h * periods.weight, minlength=bins)
+    observed = np.bincount(periods.bin, weights=periods.failed * periods.weight, minlength=bins)
+    prior = _PRIOR_FAILURES * rows_per_failure
+    ratio = (observed + prior) / (expected + prior * expected.sum() / observed.sum())
+    return tuple(float(value) for value in np.log(ratio))
+
+
+def platt_slope(log_hazard: Floats, periods: Periods) -> float:
+    """Fit the slope a > 0 of log λ' = a·log λ + b by Poisson likelihood."""
+    centre = float(np.average(log_hazard, weights=periods.exposure_h * periods.weight))
+    x, w = log_hazard - centre, periods.weight
+
+    def loss(theta: Floats) -> tuple[float, Floats]:
+        mean = np.exp(theta[0] * x + theta[1]) * periods.exposure_h
+        value = float((w * (mean - periods.failed * (theta[0] * x + theta[1]))).sum())
+        residual = w * (mean - periods.failed)
+        return value, np.array([(residual * x).sum(), residual.sum()])
+
+    start = np.array([1.0, np.log((w * periods.failed).sum() / (w * periods.exposure_h).sum())])
+    fitted = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=[(0.05, 3.0), (None, None)])
+    return float(fitted.x[0])
+
+
+def isotonic_curves(log_hazard: Floats, periods: Periods, bins: int) -> tuple[Curve, ...]:
+    """Fit per bin the monotone rate of maximum Poisson likelihood: failures per exposure, pooled by adjacent violators."""
+    return tuple(_isotonic_curve(log_hazard[periods.bin == k], periods, periods.bin == k) for k in range(bins))
+
+
+def _isotonic_curve(log_hazard: Floats, periods: Periods, is_bin: NDArray[np.bool_]) -> Curve:
+    exposure = periods.exposure_h[is_bin] * periods.weight[is_bin]
+    failed = periods.failed[is_bin] * periods.weight[is_bin]
+    rate = IsotonicRegression(out_of_bounds="clip").fit(log_hazard, failed / exposure, sample_weight=exposure)
+    floor = 0.5 / exposure.sum()
+    knots, values = rate.X_thresholds_, np.log(np.maximum(rate.y_thresholds_, floor))
+    return Curve(tuple(float(x) for x in knots), tuple(float(y) for y in values))
+
+
+def interval_bands(cumulative: Floats, calibrated: Floats, periods: Periods, rows_per_failure: float) -> tuple[Band, ...]:
+    """Give per stratum of the cumulative hazard the 90 % interval of observed over expected, a weak prior holding it at 1."""
+    log_cumulative = np.log(np.maximum(cumulative, 1e-300))
+    edges = np.quantile(log_cumulative[np.unique(periods.landmark)], _STRATA)
+    stratum = np.searchsorted(edges, log_cumulative, side="left")[periods.landmark]
+    mean = calibrated.sum(axis=1)[periods.landmark, periods.bin] * periods.exposure_h * periods.weight
+    expected = np.bincount(stratum, weights=mean, minlength=len(edges) + 1)
+    observed = np.bincount(stratum, weights=periods.failed * periods.weight, minlength=len(edges) + 1)
+    shape, rate = observed / rows_per_failure + 1, expected / rows_per_failure + 1
+    low, high = gamma.ppf(0.05, shape, scale=1 / rate), gamma.ppf(0.95, shape, scale=1 / rate)
+    ends = [*(float(edge) for edge in edges), None]
+    return tuple(Band(end, float(min(lo, 1.0)), float(max(hi, 1.0))) for end, lo, hi in zip(ends, low, high, strict=True))
+
+
+def intercept_shift(probability: ArrayLike, positives: float) -> float:
+    """Solve sum of sigmoid(logit p + d) = positives for d."""
+    z = logit(probability)
+    return float(brentq(lambda d: expit(z + d).sum() - positives, -50, 50, xtol=1e-12))
+
+
+def undo_sampling(probability: ArrayLike, share: float) -> Floats:
+    """Bring a probability learned on all positives and a share of the negatives back to the population."""
+    p = np.asarray(probability, dtype=float)
+    corrected: Floats = share * p / (share * p + 1 - p)
+    return corrected
+
+
+def poisson_ratio_interval(observed: float, expected: float, confidence: float = 0.95) -> tuple[float, float]:
+    """Give the exact interval of the true ratio of observed to expected failures."""
+    tail = (1 - confidence) / 2
+    low = chi2.ppf(tail, 2 * observed) / (2 * expected) if observed > 0 else 0.0
+    return float(low), float(chi2.ppf(1 - tail, 2 * observed + 2) / (2 * expected))
