@@ -123,7 +123,15 @@ class DriverLog:
     def _event(self, at_ns: int, seat: int, kind: str, code: int | None, message: str, cause: int | None) -> KernelEvent:
         gpu = self._timeline.gpus[int(self._timeline.gpus_at(np.array([seat]), np.array([at_ns]))[0])]
         return KernelEvent(
-            at_ns=at_ns, node=gpu.node, kind=kind, gpu_uuid=gpu.uuid, serial=gpu.serial, pci=gpu.pci, code=code, message=message, caused_by=cause
+            at_ns=at_ns,
+            node=gpu.node,
+            kind=kind,
+            gpu_uuid=gpu.uuid,
+            serial=gpu.serial,
+            pci=gpu.pci,
+            code=code,
+            message=message,
+            caused_by=cause,
         )
 
     def _is_down(self, event: KernelEvent) -> bool:
@@ -133,5 +141,3 @@ class DriverLog:
     def _boots(self) -> list[KernelEvent]:
         boots = zip(self._timeline.boot_node, self._timeline.boot_ns, strict=True)
         return [KernelEvent(at_ns=int(at_ns), node=self._names[node], kind="boot") for node, at_ns in boots]
-
-

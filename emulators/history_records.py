@@ -54,7 +54,14 @@ def inventory(world: World, until_ns: int) -> Iterator[schema.InventoryRow]:
     start_ns = world.spec.start_ns
     for gpu in world.gpus:
         source = world.nodes[gpu.node_index].source
-        seat: dict[str, Any] = {"node": gpu.node, "source": source, "gpu_uuid": gpu.uuid, "serial": gpu.serial, "pci": gpu.pci, "slot": gpu.slot}
+        seat: dict[str, Any] = {
+            "node": gpu.node,
+            "source": source,
+            "gpu_uuid": gpu.uuid,
+            "serial": gpu.serial,
+            "pci": gpu.pci,
+            "slot": gpu.slot,
+        }
         about: dict[str, Any] = {"model": gpu.model, "lot": gpu.lot, "driver_version": DRIVER_VERSION}
         came_ns = max(gpu.installed_ns, start_ns)
         if came_ns < until_ns:

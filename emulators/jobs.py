@@ -23,7 +23,14 @@ LONGEST_NS = 7 * DAY_NS
 GANG_SIZES = ((1, 0.42), (2, 0.22), (4, 0.18), (8, 0.12), (16, 0.06))
 SMALL_SIZES = ((1, 0.55), (2, 0.25), (4, 0.20))
 # RSC-1, with what node failures and requeues do left to the simulation.
-END_STATES = (("completed", 0.600), ("failed", 0.240), ("preempted", 0.100), ("cancelled", 0.052), ("timeout", 0.006), ("out_of_memory", 0.002))
+END_STATES = (
+    ("completed", 0.600),
+    ("failed", 0.240),
+    ("preempted", 0.100),
+    ("cancelled", 0.052),
+    ("timeout", 0.006),
+    ("out_of_memory", 0.002),
+)
 BACKFILL_DEPTH = 8
 
 

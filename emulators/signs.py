@@ -16,7 +16,6 @@ from emulators.steps import Spans
 _KINDS = ("thermal", "gpu_faulty", "fell_off_bus", "psu_vr", "nic", "switch_cable")
 
 
-
 @dataclass(frozen=True)
 class GpuSigns:
     """Signs of GPUs at given times; all zero where there is none."""

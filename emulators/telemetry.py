@@ -141,7 +141,9 @@ class Telemetry:
         """Give the air temperature at the inlet of nodes: by rack and height, with the hour and the weather."""
         days = (times_ns - self._spec.start_ns) / DAY_NS
         phase = self._statics.rack_phase[nodes]
-        inlet: Floats = self._statics.inlet_c[nodes] + 0.7 * np.sin(2 * np.pi * (days - 0.4)) + 0.9 * np.sin(2 * np.pi * (days / 9.3 + phase))
+        inlet: Floats = (
+            self._statics.inlet_c[nodes] + 0.7 * np.sin(2 * np.pi * (days - 0.4)) + 0.9 * np.sin(2 * np.pi * (days / 9.3 + phase))
+        )
         return inlet
 
     def _times(self, doing: Doing, signs: GpuSigns, boot: Ints, seats: Ints, at: Ints) -> dict[str, Any]:
@@ -196,7 +198,8 @@ class Telemetry:
         keys = self._seat(nodes)[:, :, None] * LINKS + np.arange(LINKS)
         at, boot_ns = times_ns[:, None, None], self._timeline.boot_ns[boot][:, None, None]
         read: dict[str, Any] = {
-            f"{name.removeprefix('link_')}_total": counter.total(keys, at) - counter.total(keys, boot_ns) for name, counter in self._links.items()
+            f"{name.removeprefix('link_')}_total": counter.total(keys, at) - counter.total(keys, boot_ns)
+            for name, counter in self._links.items()
         }
         dying = self._signs.of_gpus(self._seat(nodes), times_ns[:, None], self._timeline.boot_ns[boot][:, None]).dying
         is_up = np.ones(keys.shape, bool)
@@ -225,7 +228,9 @@ class _Statics:
         """Give what the lifetime counters of GPUs stood at when the world began: a few have a history."""
         gpus = np.arange(len(timeline.gpus))
         key = draws.key_of(spec.seed, "lifetime", name)
-        is_old = (timeline.installed_ns < spec.start_ns) & (draws.uniform(key, gpus, 1) < {"dram_ce": 0.04, "remap_ce": 0.01}.get(name, 0.0))
+        is_old = (timeline.installed_ns < spec.start_ns) & (
+            draws.uniform(key, gpus, 1) < {"dram_ce": 0.04, "remap_ce": 0.01}.get(name, 0.0)
+        )
         return np.where(is_old, (1 + 60 * draws.exponential(key, gpus, 2)) if name == "dram_ce" else 1, 0).astype(np.int64)
 
 

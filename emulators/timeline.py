@@ -56,7 +56,9 @@ class Timeline:
         return str(draws.uuid_of(self.spec.seed, "boot", int(self.boot_node[boot]), int(self.boot_ns[boot])))
 
 
-def _install(spec: WorldSpec, nodes: tuple[NodeInfo, ...], failures: tuple[Failure, ...]) -> tuple[tuple[GpuInfo, ...], tuple[Failure, ...]]:
+def _install(
+    spec: WorldSpec, nodes: tuple[NodeInfo, ...], failures: tuple[Failure, ...]
+) -> tuple[tuple[GpuInfo, ...], tuple[Failure, ...]]:
     """Seat the GPUs, replace those whose repair needs a new part, and name the unit of every failure."""
     age = commissioned_days_before(spec, np.arange(len(nodes)))
     seats = {
