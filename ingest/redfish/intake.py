@@ -1,0 +1,88 @@
+"""Take what a BMC says in, whichever way it came: decode it, drop what was said before, count the rest, queue it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+from ingest.clock import NS, Clock
+from ingest.errors import RecordRejected
+from ingest.metrics import REDFISH_PAYLOADS, REDFISH_REJECTED, REDFISH_ROWS, REDFISH_SKEW
+from ingest.redfish.events import decode_event, event_key
+from ingest.redfish.history import History
+from ingest.redfish.mode import ReportMode
+from ingest.redfish.outbox import Outbox
+from ingest.redfish.payloads import Body, Payload, read_json, sort_payload
+from ingest.redfish.reports import Decoded, Machine, decode_report
+
+_SKEW_WEIGHT = 0.1
+_COUNTED_BUT_KEPT = ("nonconforming", "unmapped")
+
+
+class Intake:
+    """The way of one BMC's payloads into its outbox; `modes` hears which reports came over the stream."""
+
+    def __init__(self, node: str, *, clock: Clock, outbox: Outbox) -> None:
+        self.machine = Machine(node)
+        self.modes: dict[str, ReportMode] = {}
+        self._clock = clock
+        self._outbox = outbox
+        self._history = History()
+        self._skew_s: float | None = None
+
+    async def take_payload(self, data: bytes) -> Payload:
+        """Take one payload of the stream; what is not JSON is counted and the stream goes on."""
+        try:
+            payload = sort_payload(read_json(data))
+        except RecordRejected as rejection:
+            count_rejections(Counter({rejection.reason: 1}))
+            return Payload()
+        count_rejections(payload.counts)
+        for body in payload.reports:
+            decoded = await self.take_report(body, len(data))
+            if decoded is not None and (mode := self.modes.get(decoded.report)):
+                mode.heard(self._clock.now_ns(), asyncio.get_running_loop().time())
+        for record in payload.records:
+            await self.take_event(record)
+        return payload
+
+    async def take_report(self, body: Body, size: int) -> Decoded | None:
+        """Take a report; `readings` of the result are those that are new."""
+        now_ns = self._clock.now_ns()
+        REDFISH_PAYLOADS.labels("report").inc()
+        try:
+            decoded = decode_report(body, machine=self.machine, received_at_ns=now_ns)
+        except RecordRejected as rejection:
+            count_rejections(Counter({rejection.reason: 1}))
+            return None
+        count_rejections(decoded.counts)
+        self._note_skew(decoded, now_ns)
+        fresh = self._history.fresh(decoded.report, decoded.readings)
+        REDFISH_ROWS.labels("fresh").inc(len(fresh))
+        REDFISH_ROWS.labels("known").inc(len(decoded.readings) - len(fresh))
+        await self._outbox.put(fresh, size)
+        return Decoded(decoded.report, fresh, decoded.counts)
+
+    async def take_event(self, record: Body) -> None:
+        """Take an event record unless it was taken before."""
+        REDFISH_PAYLOADS.labels("event").inc()
+        if self._history.is_new_event(event_key(record)):
+            await self._outbox.put([decode_event(record, machine=self.machine, received_at_ns=self._clock.now_ns())], 1024)
+        else:
+            REDFISH_ROWS.labels("known").inc()
+
+    def _note_skew(self, decoded: Decoded, now_ns: int) -> None:
+        """Follow how far the BMC's clock is behind; the data are not corrected by it."""
+        newest_ns = max((reading.observed_at_ns for reading in decoded.readings if reading.time_quality is None), default=None)
+        if newest_ns is None:
+            return
+        skew_s = (now_ns - newest_ns) / NS
+        self._skew_s = skew_s if self._skew_s is None else self._skew_s + _SKEW_WEIGHT * (skew_s - self._skew_s)
+        REDFISH_SKEW.labels(self.machine.node).set(self._skew_s)
+
+
+def count_rejections(counts: Counter[str]) -> None:
+    """Count what did not become a row, by reason, and what did although it was odd."""
+    for reason, count in counts.items():
+        if count:
+            (REDFISH_ROWS if reason in _COUNTED_BUT_KEPT else REDFISH_REJECTED).labels(reason).inc(count)

@@ -1,0 +1,104 @@
+"""Read single resources as if they were a report: sensors of a BMC without telemetry service, and what no report carries."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from ingest.redfish.identity import ROOT
+from ingest.redfish.outcomes import Outcome, Refused
+from ingest.redfish.payloads import Body
+from ingest.redfish.sensors import SensorFacts, read_sensor_facts
+from ingest.redfish.service import Getter
+from ingest.redfish.values import ABSENT
+
+_GONE = (Outcome.MISSING, Outcome.NOT_OFFERED, Outcome.FORBIDDEN, Outcome.NOT_LICENSED)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """JSON pointers to take from the resources whose path, without `/redfish/v1`, matches."""
+
+    path: re.Pattern[str]
+    pointers: tuple[str, ...]
+
+
+_GPU = r"(?:HGX_)?GPU_(?:SXM_)?\d+"
+_REMAP = "/Oem/Nvidia/RowRemapping/"
+WANTED = (
+    Wanted(re.compile(r"/Systems/[^/]+"), ("/PowerState", "/Status/Health")),
+    Wanted(re.compile(rf"/Systems/[^/]+/Memory/{_GPU}_DRAM_\d+"), ("/Oem/Nvidia/RowRemappingPending", "/Oem/Nvidia/RowRemappingFailed")),
+    Wanted(
+        re.compile(rf"/Systems/[^/]+/Memory/{_GPU}_DRAM_\d+/MemoryMetrics"),
+        tuple(f"{_REMAP}{level}AvailabilityBankCount" for level in ("Max", "High", "Partial", "Low", "No")),
+    ),
+    Wanted(re.compile(rf"/Systems/[^/]+/Processors/{_GPU}/ProcessorMetrics"), ("/Oem/Nvidia/SRAMECCErrorThresholdExceeded",)),
+    Wanted(re.compile(r"/Chassis/[^/]+/PowerSubsystem/PowerSupplies/[^/]+"), ("/Status/State", "/Status/Health")),
+)
+
+
+async def read_sensors(bmc: Getter, paths: Iterable[str]) -> tuple[Body, dict[str, SensorFacts]]:
+    """Read sensors one at a time into a report, with the facts of each by its path without `/redfish/v1`."""
+    values: list[Body] = []
+    facts: dict[str, SensorFacts] = {}
+    for path in paths:
+        body = await _optional(bmc, path)
+        facts[path.removeprefix(ROOT)] = read_sensor_facts(body)
+        values.append(_value(path, body.get("Reading", ABSENT)))
+    return {"Id": "Sensors", "MetricValues": values}, facts
+
+
+async def read_resources(bmc: Getter, paths: Iterable[str]) -> Body:
+    """Read what `WANTED` names from resources, one at a time, into a report."""
+    values: list[Body] = []
+    for path in paths:
+        pointers = wanted_of(path)
+        if not pointers:
+            continue
+        body = await _optional(bmc, path)
+        for pointer in pointers:
+            raw = point(body, pointer)
+            if raw is not ABSENT:
+                values.append(_value(f"{path}#{pointer}", raw))
+    return {"Id": "Resources", "MetricValues": values}
+
+
+def wanted_of(path: str) -> tuple[str, ...]:
+    """Tell which members of a resource are wanted."""
+    plain = path.removeprefix(ROOT).rstrip("/")
+    return next((wanted.pointers for wanted in WANTED if wanted.path.fullmatch(plain)), ())
+
+
+def point(body: object, pointer: str) -> object:
+    """Follow a JSON pointer through objects; ABSENT if it leads nowhere. NVIDIA's old spelling of Availability is accepted."""
+    for name in pointer.split("/")[1:]:
+        if not isinstance(body, Mapping):
+            return ABSENT
+        found = next((spelling for spelling in _spellings(name) if spelling in body), None)
+        if found is None:
+            return ABSENT
+        body = body[found]
+    return body
+
+
+def _spellings(name: str) -> Iterator[str]:
+    yield name
+    yield name.replace("Availability", "Availablity")
+
+
+def _value(prop: str, raw: object) -> Body:
+    value: dict[str, object] = {"MetricProperty": prop}
+    if raw is not ABSENT:
+        # A resource's own member is typed; a report's value is a string.
+        value["MetricValue"] = str(raw).lower() if isinstance(raw, bool) else str(raw) if isinstance(raw, int | float) else raw
+    return value
+
+
+async def _optional(bmc: Getter, path: str) -> Body:
+    try:
+        return await bmc.get(path)
+    except Refused as refused:
+        if refused.outcome in _GONE:
+            return {}
+        raise

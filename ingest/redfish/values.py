@@ -1,0 +1,75 @@
+"""Read one metric value: a string by the standard, but vendors send numbers, booleans, words, durations, arrays and nothing at all."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import NamedTuple
+
+import msgspec
+
+ABSENT = object()  # the member is not there, which is not the same as null
+_EXACT = 2**53  # beyond it a float loses integers
+_INT64 = 2**63
+_DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.(\d{1,12}))?S)?)?")
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+_NON_FINITE = re.compile(r"[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
+_BOOLEANS = {"true": 1.0, "false": 0.0}
+
+
+class Value(NamedTuple):
+    """A metric value; `text` is as received wherever the number alone would lose something."""
+
+    number: float | None = None
+    text: str | None = None
+    quality: str | None = None
+    is_conforming: bool = True  # False: not the string that the standard asks for
+
+
+def read_value(raw: object) -> Value:
+    """Read a `MetricValue`; never raises and never returns a number that is not finite."""
+    if isinstance(raw, str):
+        return _read_text(raw)
+    if raw is ABSENT:
+        return Value(quality="absent")
+    if raw is None:
+        return Value(quality="blank")
+    if isinstance(raw, bool):
+        return Value(float(raw), is_conforming=False)
+    if isinstance(raw, int | float):
+        return _read_text(str(raw))._replace(is_conforming=False)
+    return Value(text=msgspec.json.encode(raw).decode(), quality="invalid", is_conforming=False)
+
+
+def _read_text(raw: str) -> Value:
+    text = raw.strip()
+    if not text or text == "null":
+        return Value(quality="blank")
+    if _NUMBER.fullmatch(text):
+        return _read_number(text)
+    if text in _BOOLEANS:
+        return Value(_BOOLEANS[text], raw)
+    if _NON_FINITE.fullmatch(text):
+        return Value(text=raw, quality="invalid")
+    if (seconds := read_duration(text)) is not None:
+        return Value(seconds, raw)
+    return Value(text=raw)
+
+
+def _read_number(text: str) -> Value:
+    number = float(text)
+    if not math.isfinite(number):
+        return Value(text=text, quality="invalid")
+    if abs(number) < _EXACT or not text.lstrip("+-").isdigit():
+        return Value(number)
+    return Value(number, text, "overflow" if int(text) >= _INT64 else None)
+
+
+def read_duration(text: str) -> float | None:
+    """Read an ISO 8601 duration of days and smaller into seconds, `PT` and `P3DT` of NVIDIA's formatters too; None if it is none."""
+    found = _DURATION.fullmatch(text)
+    if found is None or text == "P":
+        return None
+    days, hours, minutes, seconds, fraction = found.groups(default="")
+    whole = int(days or 0) * 86_400 + int(hours or 0) * 3600 + int(minutes or 0) * 60 + int(seconds or 0)
+    return whole + float(f"0.{fraction}") if fraction else float(whole)

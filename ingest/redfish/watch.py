@@ -1,0 +1,175 @@
+"""Watch one BMC: learn what it offers, follow its stream, poll the rest, and start over when it is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import dataclass
+
+import structlog
+
+from ingest.clock import NS, Clock
+from ingest.metrics import REDFISH_FAILURES
+from ingest.redfish.backoff import Backoff
+from ingest.redfish.intake import Intake
+from ingest.redfish.mode import LEAST_TRIAL_S, Mode, ReportMode, start_mode
+from ingest.redfish.outbox import Outbox
+from ingest.redfish.outcomes import Outcome, Refused
+from ingest.redfish.polls import RESOURCES, SENSORS, Polls
+from ingest.redfish.reports import Machine
+from ingest.redfish.service import Report, Service, discover
+from ingest.redfish.session import ANSWER_TIMEOUT_S, BmcSession
+from ingest.redfish.state import StateLine, judge_reports
+from ingest.redfish.stream import FILTERS, PROBE_S, Stream
+from ingest.redfish.target import RedfishTarget
+
+BOOT_NS = 15 * 60 * NS  # a BMC that comes back may lack its services for a while
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patience:
+    """How long to wait for BMCs: fleet seconds between polls at least, wall seconds for the rest."""
+
+    poll_s: float = 10.0
+    answer_s: float = ANSWER_TIMEOUT_S
+    probe_s: float = PROBE_S
+    first_delay_s: float = 1.0
+    most_delay_s: float = 60.0
+    login_s: float = 60.0
+    trial_s: float = LEAST_TRIAL_S
+
+
+class BmcWatch:
+    """One BMC from its first connection to its last; what it says is in `outbox`."""
+
+    def __init__(
+        self,
+        node: str,
+        target: RedfishTarget,
+        *,
+        clock: Clock,
+        connecting: asyncio.Semaphore,
+        rng: random.Random,
+        patience: Patience,
+        filters: tuple[str, ...] = FILTERS,
+    ) -> None:
+        self.node = node
+        self.outbox = Outbox()
+        self.line = StateLine(node, self.outbox)
+        self._clock = clock
+        self._rng = rng
+        self._patience = patience
+        self._filters = filters
+        self._bmc = BmcSession(target, connecting=connecting, answer_timeout_s=patience.answer_s, login_interval_s=patience.login_s)
+        self._intake = Intake(node, clock=clock, outbox=self.outbox)
+        self._service: Service | None = None
+        self._served_ns = 0
+        self._is_serving = False
+
+    async def run(self) -> None:
+        """Watch until cancelled, then give the session back."""
+        backoff = Backoff(self._rng, first_s=self._patience.first_delay_s, most_s=self._patience.most_delay_s)
+        try:
+            while True:
+                delay_s = await self._attempt(backoff)
+                await asyncio.sleep(delay_s)
+        finally:
+            await self._bmc.close()
+
+    async def _attempt(self, backoff: Backoff) -> float:
+        try:
+            service = await self._learn()
+            backoff.reset()
+            await self._serve(service)
+        except Refused as refused:
+            self.line.say(refused.state, refused.detail, self._clock.now_ns())
+            return backoff.next_s(refused.retry_after_s or 0.0)
+        except Exception:  # noqa: BLE001  # one BMC's trouble must not end the watch of it
+            REDFISH_FAILURES.inc()
+            _log.exception("redfish_watch_failed", node=self.node)
+            self.line.say("error", "internal error, see the log", self._clock.now_ns())
+        return backoff.next_s()
+
+    async def _learn(self) -> Service:
+        """Learn what the BMC offers; one that offered reports before and has none now is still booting."""
+        service = await discover(self._bmc)
+        now_ns = self._clock.now_ns()
+        before = self._service
+        if before is not None and before.reports and not service.reports and now_ns - self._served_ns < BOOT_NS:
+            raise Refused(Outcome.NOT_READY, None, "its reports are not there yet")
+        self._service, self._served_ns = service, now_ns
+        return service
+
+    async def _serve(self, service: Service) -> None:
+        self._intake.machine = Machine(self.node, gpu_uuids=service.gpu_uuids, sensors=self._intake.machine.sensors)
+        self._start_modes(service)
+        polls = Polls(
+            self._bmc,
+            self._intake,
+            clock=self._clock,
+            rng=self._rng,
+            least_period_s=self._patience.poll_s,
+            sensor_paths=service.sensor_paths,
+            resource_paths=service.system_paths,
+        )
+        tasks = [asyncio.create_task(polls.run())]
+        if service.stream_path is not None:
+            tasks.append(asyncio.create_task(self._stream(service.stream_path, polls).run()))
+        self._is_serving = True
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            self._is_serving = False
+            self._served_ns = self._clock.now_ns()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def modes(self) -> list[Mode]:
+        """List how this BMC's reports come."""
+        return [mode.mode for mode in self._intake.modes.values()]
+
+    def review(self) -> None:
+        """Say how the reports come."""
+        if not self._is_serving:
+            return
+        state, detail, expected, seen = judge_reports(self._intake.modes.values())
+        self.line.say(state, detail, self._clock.now_ns(), expected=expected, seen=seen)
+
+    def _stream(self, path: str, polls: Polls) -> Stream:
+        return Stream(
+            self._bmc,
+            path,
+            intake=self._intake,
+            polls=polls,
+            outbox=self.outbox,
+            line=self.line,
+            clock=self._clock,
+            rng=self._rng,
+            on_change=self.review,
+            filters=self._filters,
+            probe_s=self._patience.probe_s,
+            first_delay_s=self._patience.first_delay_s,
+            least_trial_s=self._patience.trial_s,
+        )
+
+    def _start_modes(self, service: Service) -> None:
+        """Choose the modes anew, but keep what was learnt about reports that the stream does not deliver."""
+        now_ns, wall_s = self._clock.now_ns(), asyncio.get_running_loop().time()
+        before = self._intake.modes
+        reports = [*service.reports, *_read_apart(service)]
+        modes = [start_mode(report, service, now_ns, wall_s, self._patience.trial_s) for report in reports]
+        self._intake.modes = {mode.report.name: _learnt(before.get(mode.report.name), mode) for mode in modes}
+
+
+def _learnt(known: ReportMode | None, start: ReportMode) -> ReportMode:
+    """Keep what was learnt about a report that the stream does not deliver: another trial would cost its values."""
+    return known if known is not None and known.report == start.report and known.reason == "not delivered" else start
+
+
+def _read_apart(service: Service) -> list[Report]:
+    """Name what is read from resources as reports of its own."""
+    names = [SENSORS] if service.sensor_paths else []
+    names += [RESOURCES] if service.system_paths else []
+    return [Report(name=name, path="", kind="OnRequest") for name in names]
