@@ -137,12 +137,19 @@ def link_of(failure: Failure) -> int:
     return draws.key_of(0, "link", failure.unit, failure.failed_ns) % LINKS
 
 
+def fails_to_remap(failure: Failure) -> bool:
+    """Tell whether no spare row was left: XID 64, and the part goes back to its maker."""
+    return failure.mode == "hbm_ue" and failure.action == "rma" and draws.key_of(0, "remap", failure.unit, failure.failed_ns) % 3 == 0
+
+
 def _last_errors(history: ErrorHistory, failure: Failure, seat: int) -> None:
     """Count the errors of the failure itself."""
     if failure.mode == "hbm_ue":
         history.add("dram_ue", seat, failure.failed_ns)
         history.add("remap_ue", seat, failure.failed_ns)
         history.add("remap_pending", seat, failure.failed_ns)
+        if fails_to_remap(failure):
+            history.add("remap_failed", seat, failure.failed_ns)
     elif failure.mode == "sram_ecc":
         history.add("sram_ue", seat, failure.failed_ns)
     elif failure.mode == "nvlink":

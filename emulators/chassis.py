@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from emulators import draws
-from emulators.draws import Floats, Ints
+from emulators.draws import Flags, Floats, Ints
 from emulators.layout import NS, NodeInfo, WorldSpec
 from emulators.signs import Signs
 from emulators.state import ChassisState
@@ -33,7 +33,7 @@ class Chassis:
         is_on = ~self._timeline.is_down(nodes, times_ns)
         read = self._telemetry.columns(nodes, times_ns)
         slot = (times_ns - self._spec.start_ns) // (self._spec.cadence_s * NS)
-        inlet = self._telemetry.inlet_c(nodes, times_ns) + 0.3 * draws.quarters(self._key, nodes, slot)[0]
+        inlet = self._telemetry.gauges.inlet_c(nodes, times_ns) + 0.3 * draws.quarters(self._key, nodes, slot)[0]
         gpu_w = np.where(is_on, read["power_w"].sum(axis=1), 0.0)
         dc_w = np.where(is_on, gpu_w + HOST_W, 25.0)
         input_w, input_v, is_present = self._supplies(nodes, times_ns, slot, dc_w)
@@ -51,7 +51,7 @@ class Chassis:
             "gpu_temps_c": np.where(is_on[:, None], read["temp_c"], np.round(inlet)[:, None]),
         }
 
-    def _supplies(self, nodes: Ints, times_ns: Ints, slot: Ints, dc_w: Floats) -> tuple[Floats, Floats, np.ndarray]:
+    def _supplies(self, nodes: Ints, times_ns: Ints, slot: Ints, dc_w: Floats) -> tuple[Floats, Floats, Flags]:
         """Share the load between the supplies; a failing one ripples and, in half of the cases, drops out before the end."""
         supply = np.arange(PSUS)
         signs = self._signs.of_nodes(nodes, times_ns)

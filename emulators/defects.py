@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from emulators import draws
-from emulators.draws import Ints
+from emulators.draws import Flags, Ints
 from emulators.layout import MS_NS, NS, WorldSpec
 
 LOSS_LOW, LOSS_HIGH = 0.001, 0.010
@@ -27,34 +27,38 @@ class Defects:
         self._key = draws.key_of(spec.seed, "defects")
         self._slots_per_day = _DAY_S // spec.cadence_s
 
-    def is_lost(self, nodes: Ints, slots: Ints) -> np.ndarray:
+    def is_lost(self, nodes: Ints, slots: Ints) -> Flags:
         """Tell which polls of a node gave nothing: lost one by one, or in gaps of minutes to hours."""
         if not self._spec.defects:
             return np.zeros(np.broadcast_shapes(np.shape(nodes), np.shape(slots)), bool)
         loss = LOSS_LOW + (LOSS_HIGH - LOSS_LOW) * draws.uniform(self._key, nodes, 1)
-        return (draws.uniform(self._key, nodes, slots, 2) < loss) | self.is_gap(nodes, slots)
+        lost: Flags = (draws.uniform(self._key, nodes, slots, 2) < loss) | self.is_gap(nodes, slots)
+        return lost
 
-    def is_gap(self, nodes: Ints, slots: Ints) -> np.ndarray:
+    def is_gap(self, nodes: Ints, slots: Ints) -> Flags:
         """Tell which polls fall into a gap of the node's telemetry."""
         if not self._spec.defects:
             return np.zeros(np.broadcast_shapes(np.shape(nodes), np.shape(slots)), bool)
         day, of_day = np.divmod(slots, self._slots_per_day)
-        return self._gap_of_day(nodes, day, of_day) | self._gap_of_day(nodes, day - 1, of_day + self._slots_per_day)
+        inside: Flags = self._gap_of_day(nodes, day, of_day) | self._gap_of_day(nodes, day - 1, of_day + self._slots_per_day)
+        return inside
 
-    def _gap_of_day(self, nodes: Ints, day: Ints, slot: Ints) -> np.ndarray:
+    def _gap_of_day(self, nodes: Ints, day: Ints, slot: Ints) -> Flags:
         has_gap = draws.uniform(self._key, nodes, day, 3) < GAPS_PER_DAY
         start = (self._slots_per_day * draws.uniform(self._key, nodes, day, 4)).astype(np.int64)
         length = np.minimum(GAP_MEDIAN_SLOTS * np.exp(GAP_SIGMA * draws.normal(self._key, nodes, day, 5)), GAP_MOST_SLOTS)
-        inside: np.ndarray = has_gap & (slot >= start) & (slot < start + length)
+        inside: Flags = has_gap & (slot >= start) & (slot < start + length)
         return inside
 
-    def is_stale(self, nodes: Ints, slots: Ints) -> np.ndarray:
+    def is_stale(self, nodes: Ints, slots: Ints) -> Flags:
         """Tell which polls repeat the values of the poll before."""
-        return self._spec.defects & (draws.uniform(self._key, nodes, slots, 6) < STALE_SHARE)
+        stale: Flags = self._spec.defects & (draws.uniform(self._key, nodes, slots, 6) < STALE_SHARE)
+        return stale
 
-    def is_doubled(self, nodes: Ints, slots: Ints) -> np.ndarray:
+    def is_doubled(self, nodes: Ints, slots: Ints) -> Flags:
         """Tell which polls are delivered twice."""
-        return self._spec.defects & (draws.uniform(self._key, nodes, slots, 7) < DUPLICATE_SHARE)
+        doubled: Flags = self._spec.defects & (draws.uniform(self._key, nodes, slots, 7) < DUPLICATE_SHARE)
+        return doubled
 
     def skew_ns(self, nodes: Ints, slots: Ints) -> Ints:
         """Tell how far the node's clock is off: within 2 s, changing in weekly steps."""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bits = NDArray[np.uint64]
+Flags = NDArray[np.bool_]
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -63,7 +64,7 @@ def quarters(key: int, *coordinates: Any) -> tuple[Floats, Floats, Floats, Float
     """Draw four cheap independent noises per element, each uniform in [-1, 1) with 16 bits."""
     parts = np.ascontiguousarray(bits(key, *coordinates)).view(np.int16).reshape(-1, 4)
     shape = np.broadcast_shapes(*(np.shape(coordinate) for coordinate in coordinates))
-    first, second, third, fourth = (np.multiply(parts[:, i], 1.0 / 32768.0).reshape(shape) for i in range(4))
+    first, second, third, fourth = ((parts[:, i] * np.float64(1.0 / 32768.0)).reshape(shape) for i in range(4))
     return first, second, third, fourth
 
 

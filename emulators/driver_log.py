@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from emulators import draws
-from emulators.bursts import ErrorHistory, link_of
+from emulators.bursts import ErrorHistory, fails_to_remap, link_of
 from emulators.faults import LINGERING, Failure
 from emulators.jobs import JobRun
 from emulators.layout import MS_NS, NS, WorldSpec
@@ -16,7 +16,8 @@ from emulators.timeline import Timeline
 
 _TEXT = {
     13: "Graphics SM Warp Exception on (GPC 1, TPC 4, SM 0): Illegal Address",
-    31: "Ch 00000010, intr 00000000. MMU Fault: ENGINE GRAPHICS GPCCLIENT_T1_0 faulted @ 0x7f2a_4c000000. Fault is of type FAULT_PDE ACCESS_TYPE_VIRT_READ",
+    31: "Ch 00000010, intr 00000000. MMU Fault: ENGINE GRAPHICS GPCCLIENT_T1_0 faulted @ 0x7f2a_4c000000. "
+    "Fault is of type FAULT_PDE ACCESS_TYPE_VIRT_READ",
     43: "Ch 00000010",
     45: "Ch 00000010",
     46: "GPU stopped processing",
@@ -52,7 +53,7 @@ _SCRIPTS: dict[str, tuple[tuple[int, float, int | None], ...]] = {
     "thermal off": ((79, 0.05, None),),
 }
 _VARIANTS = {
-    "hbm_ue": (("hbm_ue contained", 0.45), ("hbm_ue uncontained", 0.45), ("hbm_ue failed", 0.10)),
+    "hbm_ue": (("hbm_ue contained", 0.5), ("hbm_ue uncontained", 0.5)),
     "gpu_faulty": (("gpu_faulty halt", 0.5), ("gpu_faulty timeout", 0.3), ("gpu_faulty security", 0.2)),
     "thermal": (("thermal halt", 0.4), ("thermal off", 0.2), ("", 0.4)),
 }
@@ -95,6 +96,8 @@ class DriverLog:
 
     def _variant(self, failure: Failure) -> str:
         variants = _VARIANTS.get(failure.mode)
+        if fails_to_remap(failure):
+            return "hbm_ue failed"
         if variants is None:
             return failure.mode
         coin = draws.uniform(draws.key_of(self._spec.seed, "variant", failure.unit, failure.failed_ns))[0]
@@ -115,12 +118,12 @@ class DriverLog:
 
     def _xid(self, at_ns: int, seat: int, code: int, *, cause: int | None = None, link: int = 0, text: str | None = None) -> KernelEvent:
         message = text or _TEXT[code].format(link=link, slot=seat % self._spec.gpus_per_node)
-        return self._event(at_ns, seat, "xid", code, message, cause)
+        return self._event(at_ns, seat, kind="xid", code=code, message=message, cause=cause)
 
     def _bus_loss(self, at_ns: int, seat: int) -> KernelEvent:
-        return self._event(at_ns, seat, "bus_loss", None, "GPU has fallen off the bus.", None)
+        return self._event(at_ns, seat, kind="bus_loss", message="GPU has fallen off the bus.")
 
-    def _event(self, at_ns: int, seat: int, kind: str, code: int | None, message: str, cause: int | None) -> KernelEvent:
+    def _event(self, at_ns: int, seat: int, *, kind: str, message: str, code: int | None = None, cause: int | None = None) -> KernelEvent:
         gpu = self._timeline.gpus[int(self._timeline.gpus_at(np.array([seat]), np.array([at_ns]))[0])]
         return KernelEvent(
             at_ns=at_ns,

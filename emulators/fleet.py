@@ -12,7 +12,8 @@ import json
 import secrets
 import signal
 import time
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -138,13 +139,16 @@ class Farm:
         self._world = world
         self._names = tuple(names)
         self._clock = clock
-        self._directory = directory
+        self._directory = directory.resolve()
+        self._directory.mkdir(parents=True, exist_ok=True)
         self._defects = Defects(world.spec)
         self._index = np.array([node.index for node in world.nodes if node.name in set(names)])
         self._exporters = ExporterFarm(driver_version=DRIVER_VERSION)
-        self._scheduler = SchedulerCommands(world, directory / "scheduler")
+        self._scheduler = SchedulerCommands(world, self._directory / "scheduler")
         self._bmcs: dict[str, Bmc] = {}
-        self.devices = {name: NodeDevices(world, name, directory / name, directory / "library", clock.epoch_ns) for name in self._names}
+        self.devices = {
+            name: NodeDevices(world, name, self._directory / name, self._directory / "library", clock.epoch_ns) for name in self._names
+        }
 
     async def open(self) -> None:
         """Start every server, show the first moment and write `endpoints.json`."""
@@ -219,39 +223,50 @@ async def run_fleet(
 ) -> None:
     """Show `nodes` of the world live from `epoch_ns` on, until `stop` is set, a signal comes or the world ends."""
     stop = stop or _stop_on_signals()
-    directory.mkdir(parents=True, exist_ok=True)
     started = time.monotonic_ns() if started_monotonic_ns is None else started_monotonic_ns
     clock = FleetTime(epoch_ns=epoch_ns, scale=scale, started_monotonic_ns=started)
     world = World(spec)
-    farm = Farm(world, nodes, clock, directory.resolve())
+    farm = Farm(world, nodes, clock, directory)
     await farm.open()
     log.info("fleet_ready", nodes=len(nodes), directory=str(directory))
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session:
         operators = Operators(world, nodes, session, url=outcomes_url, secret_file=outcomes_secret_file, cluster=cluster)
         try:
-            await _live(world, frozenset(nodes), farm, operators, clock, stop)
+            await _Life(world, frozenset(nodes), farm, operators, clock).live(stop)
         finally:
             await farm.close()
 
 
-async def _live(world: World, nodes: frozenset[str], farm: Farm, operators: Operators, clock: FleetTime, stop: asyncio.Event) -> None:
-    """Go from one thing to happen to the next; what the machine was too slow for is shown once, at its newest."""
-    cadence_ns = world.spec.cadence_s * NS
-    events = [event for event in world.events if event.node in nodes and event.at_ns >= clock.epoch_ns]
-    said, shown_ns = 0, clock.epoch_ns
-    while not stop.is_set() and shown_ns < world.spec.until_ns:
-        due_ns = shown_ns + cadence_ns
-        next_ns = min(due_ns, events[said].at_ns if said < len(events) else due_ns)
-        await _wait(clock, next_ns, stop)
-        now_ns = max(clock.now_ns(), next_ns)
-        first = said
-        while said < len(events) and events[said].at_ns <= now_ns:
-            said += 1
-        farm.say(events[first:said])
-        if now_ns >= due_ns:
-            shown_ns = now_ns - (now_ns - world.spec.start_ns) % cadence_ns
-            farm.show(shown_ns)
-            await operators.report(now_ns)
+class _Life:
+    """Goes from one thing to happen to the next; what the machine was too slow for is shown once, at its newest."""
+
+    def __init__(self, world: World, nodes: frozenset[str], farm: Farm, operators: Operators, clock: FleetTime) -> None:
+        self._spec = world.spec
+        self._farm = farm
+        self._operators = operators
+        self._clock = clock
+        self._events = deque(event for event in world.events if event.node in nodes and event.at_ns >= clock.epoch_ns)
+        self._shown_ns = clock.epoch_ns
+
+    async def live(self, stop: asyncio.Event) -> None:
+        """Go on until `stop` is set or the world ends."""
+        cadence_ns = self._spec.cadence_s * NS
+        while self._shown_ns < self._spec.until_ns:
+            due_ns = self._shown_ns + cadence_ns
+            next_ns = min(due_ns, self._events[0].at_ns if self._events else due_ns)
+            await _wait(self._clock, next_ns, stop)
+            if stop.is_set():
+                return
+            now_ns = max(self._clock.now_ns(), next_ns)
+            self._farm.say(self._until(now_ns))
+            if now_ns >= due_ns:
+                self._shown_ns = now_ns - (now_ns - self._spec.start_ns) % cadence_ns
+                self._farm.show(self._shown_ns)
+                await self._operators.report(now_ns)
+
+    def _until(self, now_ns: int) -> Iterator[KernelEvent]:
+        while self._events and self._events[0].at_ns <= now_ns:
+            yield self._events.popleft()
 
 
 async def _wait(clock: FleetTime, at_ns: int, stop: asyncio.Event) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import gammaincinv
 
 from emulators import draws
-from emulators.draws import Floats
+from emulators.draws import Floats, Ints
 from emulators.layout import DAY_NS, NodeInfo, WorldSpec
 
 GAMMA_SHAPES = {"row": 8.0, "rack": 3.0, "chassis": 5.0}
@@ -78,15 +78,17 @@ def _gamma(key: int, shape: float) -> float:
 def _lots(spec: WorldSpec, nodes: tuple[NodeInfo, ...]) -> Floats:
     names = [node.lot for node in nodes]
     log_rate = {name: LOT_SIGMA * draws.normal(draws.key_of(spec.seed, "lot rate", name))[0] for name in set(names)}
-    return np.exp(np.array([log_rate[name] for name in names]))
+    factors: Floats = np.exp(np.array([log_rate[name] for name in names]))
+    return factors
 
 
 def _capped(product: Floats, cap: float | None) -> Floats:
     """Bring the mean to 1 with no multiplier above the cap."""
     product = product / product.mean()
-    for _ in range(50 if cap else 0):
-        product = np.minimum(product, cap)
-        product = product / product.mean()
+    if cap is not None:
+        for _ in range(50):
+            product = np.minimum(product, cap)
+            product = product / product.mean()
     return product
 
 
@@ -100,14 +102,14 @@ def _over_days(spec: WorldSpec, nodes: tuple[NodeInfo, ...], days: int) -> Float
     return infant * swing * _firmware(spec, index, day) * _wear_out(spec, nodes, day)
 
 
-def commissioned_days_before(spec: WorldSpec, index: np.ndarray) -> Floats:
+def commissioned_days_before(spec: WorldSpec, index: Ints) -> Floats:
     """Tell the age of nodes at the start: one in ten is new, the others are one to two years old."""
     is_new = draws.uniform(draws.key_of(spec.seed, "new"), index) < 0.1
     fresh = 60 * draws.uniform(draws.key_of(spec.seed, "age"), index)
     return np.where(is_new, fresh, 365 + 365 * draws.uniform(draws.key_of(spec.seed, "age"), index))
 
 
-def _firmware(spec: WorldSpec, index: np.ndarray, day: np.ndarray) -> Floats:
+def _firmware(spec: WorldSpec, index: Ints, day: Ints) -> Floats:
     """Roll firmware out in weekly waves, 1.5 roll-outs per quarter; the updated wave has three times the hazard for 3 days."""
     if not spec.firmware_waves:
         return np.ones(np.broadcast_shapes(index.shape, day.shape))
@@ -117,7 +119,7 @@ def _firmware(spec: WorldSpec, index: np.ndarray, day: np.ndarray) -> Floats:
     return np.where((since >= 0) & (since < 3), 3.0, 1.0)
 
 
-def _wear_out(spec: WorldSpec, nodes: tuple[NodeInfo, ...], day: np.ndarray) -> Floats:
+def _wear_out(spec: WorldSpec, nodes: tuple[NodeInfo, ...], day: Ints) -> Floats:
     """Let one lot wear out: onset between the 12th and 18th month, ramp over 9 months."""
     if not spec.defective_lot:
         return np.ones((len(nodes), day.shape[1]))
@@ -125,7 +127,8 @@ def _wear_out(spec: WorldSpec, nodes: tuple[NodeInfo, ...], day: np.ndarray) -> 
     is_bad = np.array([node.lot == bad for node in nodes])[:, None]
     age = day + commissioned_days_before(spec, np.arange(len(nodes))[:, None])
     onset = 365 + 180 * draws.uniform(draws.key_of(spec.seed, "wear-out"))[0]
-    return 1.0 + (DEFECTIVE_LOT_FACTOR - 1.0) * is_bad * np.clip((age - onset) / 270.0, 0.0, 1.0)
+    factor: Floats = 1.0 + (DEFECTIVE_LOT_FACTOR - 1.0) * is_bad * np.clip((age - onset) / 270.0, 0.0, 1.0)
+    return factor
 
 
 def cumulative_hours(spec: WorldSpec, hazards: Hazards) -> tuple[Floats, Floats]:

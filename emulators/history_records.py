@@ -154,7 +154,7 @@ def jobs(world: World, until_ns: int) -> Iterator[schema.Job]:
         if run.started_ns >= world.spec.start_ns:
             yield schema.Job(**about, **_at(run.started_ns), state="running", started_at_ns=run.started_ns)
         if run.ended_ns < until_ns:
-            ended = {"started_at_ns": run.started_ns, "ended_at_ns": run.ended_ns, "exit_code": run.exit_code}
+            ended: dict[str, Any] = {"started_at_ns": run.started_ns, "ended_at_ns": run.ended_ns, "exit_code": run.exit_code}
             yield schema.Job(**about, **_at(run.ended_ns), state=run.state, **ended)
 
 
@@ -175,7 +175,7 @@ def _job(run: JobRun) -> dict[str, Any]:
     }
 
 
-def _at(at_ns: int) -> dict[str, int]:
+def _at(at_ns: int) -> dict[str, Any]:
     late_ns = 5 * NS + at_ns // NS % 25 * NS  # the scheduler is asked every half minute
     return {"observed_at_ns": at_ns, "received_at_ns": at_ns + late_ns}
 
@@ -224,8 +224,8 @@ def outcome(ticket: Ticket) -> schema.Outcome:
 def source_states(world: World, until_ns: int) -> Iterator[schema.SourceState]:
     """Say every hour that a node's telemetry is there, and when it went away and came back with its node."""
     changes: dict[int, list[tuple[int, str]]] = {node.index: [] for node in world.nodes}
-    for node, from_ns, up_ns in world.timeline.downs:
-        changes[node] += [(from_ns, "unreachable"), (up_ns, "ok")]
+    for index, from_ns, up_ns in world.timeline.downs:
+        changes[index] += [(from_ns, "unreachable"), (up_ns, "ok")]
     for node in world.nodes:
         state, waiting = "ok", sorted(changes[node.index])
         hours = [(int(at_ns), "") for at_ns in np.arange(world.spec.start_ns, until_ns, HOUR_NS)]

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from emulators.chassis import FANS, PSUS
 from emulators.defects import Defects
-from emulators.draws import Ints
-from emulators.layout import DAY_NS, DRIVER_VERSION, HOUR_NS, LINKS, NS
+from emulators.draws import Flags, Ints
+from emulators.layout import DRIVER_VERSION, HOUR_NS, LINKS, NS
 from emulators.telemetry import Columns
 from emulators.world import World
 from ingest.schema import CHASSIS_READINGS, GPU_SAMPLES, LINK_SAMPLES
@@ -200,11 +201,11 @@ def _sensors() -> tuple[Sensor, ...]:
 SENSORS = _sensors()
 
 
-def _parts(values: np.ndarray) -> int:
+def _parts(values: NDArray[Any]) -> int:
     return 1 if values.ndim == 1 else int(values.shape[1])
 
 
-def _reading(read: Columns, sensor: Sensor) -> np.ndarray:
+def _reading(read: Columns, sensor: Sensor) -> NDArray[Any]:
     values = read[sensor.column]
     return values if values.ndim == 1 else np.ascontiguousarray(values[:, sensor.part])
 
@@ -219,11 +220,11 @@ def _named(names: pa.Array, codes: Ints) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), names)
 
 
-def _optional(text: str, is_there: np.ndarray) -> pa.Array:
+def _optional(text: str, is_there: Flags) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(is_there), np.int32), mask=~is_there), pa.array([text]))
 
 
-def _constant(usual: str, other: str, is_other: np.ndarray) -> pa.Array:
+def _constant(usual: str, other: str, is_other: Flags) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array(is_other.astype(np.int32)), pa.array([usual, other]))
 
 

@@ -1,45 +1,31 @@
 """The jobs of an emulated fleet: gang jobs on whole nodes, small jobs on a few shared nodes, and how each run ended.
 
 First come, first served with a short backfill, simulated once over the whole life of the fleet: a node that goes down kills its jobs
-(`node_fail`), which are queued again; most failures of tasks fall into their first ten minutes and have nothing to do with the node.
+(`node_fail`), which are queued again; a fault of software ends them on a healthy node.
 """
 
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from emulators import draws
 from emulators.faults import JobFault
-from emulators.layout import DAY_NS, HOUR_NS, MINUTE_NS, MS_NS, NS, NodeInfo, WorldSpec
+from emulators.layout import MINUTE_NS, NS, NodeInfo, WorldSpec
+from emulators.submissions import Job, Traits, submit
 
 SHARED_SHARE = 0.10  # nodes that take jobs smaller than a node
-LOAD = 0.97
-LONGEST_NS = 7 * DAY_NS
-GANG_SIZES = ((1, 0.42), (2, 0.22), (4, 0.18), (8, 0.12), (16, 0.06))
-SMALL_SIZES = ((1, 0.55), (2, 0.25), (4, 0.20))
-# RSC-1, with what node failures and requeues do left to the simulation.
-END_STATES = (
-    ("completed", 0.600),
-    ("failed", 0.240),
-    ("preempted", 0.100),
-    ("cancelled", 0.052),
-    ("timeout", 0.006),
-    ("out_of_memory", 0.002),
-)
 BACKFILL_DEPTH = 8
+_RESTART_LOSS_NS = 30 * MINUTE_NS  # work done again after a node failure
 
 
 @dataclass(frozen=True, kw_only=True)
-class JobRun:
-    """One run of a job; a job that is queued again keeps its id and counts its restarts. Running ones have no end yet to others."""
+class JobRun(Traits):
+    """One run of a job; a job that is queued again keeps its id and counts its restarts."""
 
     job_id: str
-    name: str
     nodes: tuple[str, ...]
     node_indices: tuple[int, ...]
     slots: tuple[int, ...]  # GPUs used on each node
@@ -49,13 +35,6 @@ class JobRun:
     state: str  # how it ended
     exit_code: int
     restarts: int
-    util_ratio: float
-    is_swinging: bool  # power swings between phases
-    checkpoint_mode: str | None
-    checkpoint_interval_s: float | None
-    is_elastic: bool
-    tolerates_f: int
-    sync: str
 
     @property
     def gpus(self) -> int:
@@ -66,25 +45,14 @@ class JobRun:
         """Tell when the newest checkpoint before `at_ns` was complete."""
         if self.checkpoint_interval_s is None:
             return None
-        done = (min(at_ns, self.ended_ns) - self.started_ns) // int(self.checkpoint_interval_s * NS)
-        return self.started_ns + done * int(self.checkpoint_interval_s * NS) if done > 0 else None
-
-
-@dataclass
-class _Job:
-    job_id: str
-    size: int  # nodes, or GPUs of a shared node
-    is_gang: bool
-    submitted_ns: int
-    left_ns: int
-    end_state: str
-    traits: dict[str, object]
-    restarts: int = 0
+        every_ns = int(self.checkpoint_interval_s * NS)
+        done = (min(at_ns, self.ended_ns) - self.started_ns) // every_ns
+        return self.started_ns + done * every_ns if done > 0 else None
 
 
 @dataclass
 class _Running:
-    job: _Job
+    job: Job
     nodes: tuple[int, ...]
     slots: tuple[int, ...]
     started_ns: int
@@ -115,79 +83,10 @@ def schedule(
         scheduler.plan(until_ns, "up", node)
     for fault in faults:
         scheduler.plan(fault.at_ns, "fault", fault.node_index)
-    for job in _submissions(spec, len(nodes) - scheduler.shared, scheduler.shared):
+    for job in submit(spec, gang_nodes=len(nodes) - scheduler.shared, shared_nodes=scheduler.shared):
         scheduler.plan(job.submitted_ns, "submit", job)
     scheduler.run()
     return tuple(sorted(scheduler.runs, key=lambda run: (run.started_ns, run.job_id)))
-
-
-def _submissions(spec: WorldSpec, gang_nodes: int, shared_nodes: int) -> list[_Job]:
-    """Draw the arrivals of both kinds so that the offered load is the same."""
-    rng = draws.generator(spec.seed, "jobs")
-    sizes = [(size, share) for size, share in GANG_SIZES if size <= max(1, gang_nodes // 2)]
-    jobs = _arrivals(spec, rng, sizes, gang_nodes, 11.0, 0.9, is_gang=True)
-    jobs += _arrivals(spec, rng, SMALL_SIZES, shared_nodes * spec.gpus_per_node, 2.2, 1.1, is_gang=False)
-    jobs.sort(key=lambda job: job.submitted_ns)
-    for number, job in enumerate(jobs):
-        job.job_id = str(1001 + number)
-    return jobs
-
-
-def _arrivals(
-    spec: WorldSpec,
-    rng: np.random.Generator,
-    sizes: Iterable[tuple[int, float]],
-    capacity: int,
-    median_h: float,
-    sigma: float,
-    *,
-    is_gang: bool,
-) -> list[_Job]:
-    values = np.array([size for size, _ in sizes])
-    weights = np.array([share for _, share in sizes])
-    weights = weights / weights.sum()
-    mean_h = 0.72 * median_h * np.exp(sigma**2 / 2)  # failed runs are short
-    per_day = LOAD * capacity * 24.0 / (mean_h * (values * weights).sum())
-    count = rng.poisson(per_day * (spec.days + 1))
-    at = np.sort(rng.uniform(-1.0, spec.days, count))
-    hours = np.clip(median_h * np.exp(sigma * rng.standard_normal(count)), 0.05, LONGEST_NS / HOUR_NS)
-    picked = rng.choice(values, count, p=weights)
-    states = rng.choice([state for state, _ in END_STATES], count, p=[share for _, share in END_STATES])
-    early, share, util, coin = rng.uniform(size=(4, count))
-    jobs = []
-    for i in range(count):
-        if states[i] != "completed":  # 73 % of the failures of tasks fall into the first 10 minutes (Aegis)
-            hours[i] = 0.02 + 0.147 * share[i] if states[i] == "failed" and early[i] < 0.73 else hours[i] * max(share[i], 0.02)
-        traits = _traits(bool(is_gang), int(picked[i]), float(util[i]), float(coin[i]))
-        submitted_ns = spec.start_ns + int(at[i] * 86_400_000) * MS_NS
-        left_ns = int(hours[i] * 3_600_000) * MS_NS
-        jobs.append(_Job("", int(picked[i]), is_gang, submitted_ns, left_ns, str(states[i]), traits))
-    return jobs
-
-
-def _traits(is_gang: bool, size: int, util: float, coin: float) -> dict[str, object]:
-    """Say what kind of job it is: long gang jobs write checkpoints, small ones do not."""
-    if not is_gang:
-        return {
-            "name": "notebook" if coin < 0.4 else "finetune",
-            "util_ratio": 0.15 + 0.75 * util,
-            "is_swinging": False,
-            "checkpoint_mode": None,
-            "checkpoint_interval_s": None,
-            "is_elastic": False,
-            "tolerates_f": 0,
-            "sync": "loose",
-        }
-    return {
-        "name": f"pretrain-{size}n" if size >= 4 else f"train-{size}n",
-        "util_ratio": 0.72 + 0.26 * util,
-        "is_swinging": coin < 0.3,
-        "checkpoint_mode": "periodic",
-        "checkpoint_interval_s": float((600, 1200, 1800, 3600)[int(coin * 97) % 4]),
-        "is_elastic": size >= 8 and coin > 0.8,
-        "tolerates_f": 1 if size >= 8 and coin > 0.8 else 0,
-        "sync": "tight",
-    }
 
 
 class _Scheduler:
@@ -203,13 +102,14 @@ class _Scheduler:
         self._running: list[list[_Running]] = [[] for _ in nodes]
         self._free = set(range(gang))
         self._free_slots = {index: set(range(spec.gpus_per_node)) for index in range(gang, len(nodes))}
-        self._queues: dict[bool, deque[_Job]] = {True: deque(), False: deque()}
+        self._queues: dict[bool, deque[Job]] = {True: deque(), False: deque()}
         self._moments: list[_Moment] = []
+        self._order = itertools.count()
         self.runs: list[JobRun] = []
 
     def plan(self, at_ns: int, kind: str, what: object) -> None:
         """Note what happens at a time; at the same time, in the order noted."""
-        heapq.heappush(self._moments, _Moment(at_ns, len(self._moments) + len(self.runs), kind, what))
+        heapq.heappush(self._moments, _Moment(at_ns, next(self._order), kind, what))
 
     def run(self) -> None:
         """Live through everything that is planned until the end of the world, then close what still runs at its own planned end."""
@@ -219,7 +119,7 @@ class _Scheduler:
         for running in {id(run): run for runs in self._running for run in runs}.values():
             self._finish(running.started_ns + running.job.left_ns, running, running.job.end_state)
 
-    def _submit(self, at_ns: int, job: _Job) -> None:
+    def _submit(self, at_ns: int, job: Job) -> None:
         self._queues[job.is_gang].append(job)
         self._start_waiting(at_ns, is_gang=job.is_gang)
 
@@ -234,7 +134,7 @@ class _Scheduler:
             self._finish(at_ns, running, "node_fail")
             job = running.job
             done_ns = at_ns - running.started_ns
-            job.left_ns = max(10 * MINUTE_NS, job.left_ns - done_ns + min(done_ns, 30 * MINUTE_NS))
+            job.left_ns = max(10 * MINUTE_NS, job.left_ns - done_ns + min(done_ns, _RESTART_LOSS_NS))
             job.restarts += 1
             self._queues[job.is_gang].appendleft(job)
         self._take_away(node)
@@ -276,7 +176,7 @@ class _Scheduler:
             del queue[position]
             self._start(at_ns, job, *place)
 
-    def _place(self, job: _Job) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    def _place(self, job: Job) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
         if job.is_gang:
             if len(self._free) < job.size:
                 return None
@@ -286,7 +186,7 @@ class _Scheduler:
                 return (node,), tuple(sorted(slots)[: job.size])
         return None
 
-    def _start(self, at_ns: int, job: _Job, nodes: tuple[int, ...], slots: tuple[int, ...]) -> None:
+    def _start(self, at_ns: int, job: Job, nodes: tuple[int, ...], slots: tuple[int, ...]) -> None:
         running = _Running(job, nodes, slots, at_ns)
         for node in nodes:
             self._running[node].append(running)
@@ -319,6 +219,6 @@ class _Scheduler:
                 state=state,
                 exit_code=0 if state == "completed" else 1,
                 restarts=job.restarts,
-                **job.traits,  # type: ignore[arg-type]  # the fields of _traits
+                **vars(job.traits),
             )
         )

@@ -135,7 +135,7 @@ def _node(spec: WorldSpec, i: int, lot: str, is_exporter: bool) -> NodeInfo:
     )
 
 
-def gpu_at(spec: WorldSpec, node: NodeInfo, slot: int, generation: int, lot: str, installed_ns: int) -> GpuInfo:
+def gpu_at(spec: WorldSpec, node: NodeInfo, slot: int, generation: int, installed_ns: int) -> GpuInfo:
     """Make the GPU that is the `generation`-th in its seat."""
     return GpuInfo(
         uuid=f"GPU-{draws.uuid_of(spec.seed, 'gpu', node.index, slot, generation)}",
@@ -144,6 +144,6 @@ def gpu_at(spec: WorldSpec, node: NodeInfo, slot: int, generation: int, lot: str
         node=node.name,
         node_index=node.index,
         slot=slot,
-        lot=lot,
+        lot=node.lot,
         installed_ns=installed_ns,
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from emulators import draws
-from emulators.draws import Floats, Ints
+from emulators.draws import Flags, Floats, Ints
 from emulators.jobs import JobRun
 from emulators.layout import WorldSpec
 from emulators.steps import Ramp, Steps
@@ -22,7 +22,7 @@ class Doing:
     """What seats do at given times, element by element."""
 
     util_ratio: Floats  # mean of the job, 0 when idle
-    is_swinging: np.ndarray
+    is_swinging: Flags
     memory_share: Floats
     energy_j: Floats  # since the beginning of the world
     capped_s: Floats

@@ -1,4 +1,4 @@
-"""The scheduler of an emulated fleet as its users see it: `squeue --json` and `sacct --json`, as scripts that print what the fleet says now.
+"""The scheduler of an emulated fleet: `squeue --json` and `sacct --json`, as scripts that print what the fleet says now.
 
 Shapes are those of Slurm 22.05 (data parser v0.0.38) and 24.11 (v0.0.42); times are fleet time in epoch seconds. What Slurm does not know
 of a job stands in its comment as `key=value` pairs: ckpt_s, ckpt_mode, elastic, tolerates_f, sync, step, last_ckpt.
@@ -181,4 +181,4 @@ def _number(value: int) -> dict[str, Any]:
 
 
 def _is_new(version: str) -> bool:
-    return int(version.split(".")[0]) >= 24
+    return int(version.partition(".")[0]) >= 24

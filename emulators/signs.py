@@ -8,7 +8,7 @@ import numpy as np
 
 from emulators import draws
 from emulators.bursts import link_of
-from emulators.draws import Floats, Ints
+from emulators.draws import Flags, Floats, Ints
 from emulators.faults import LINGERING, Failure
 from emulators.layout import DAY_NS, WorldSpec
 from emulators.steps import Spans
@@ -23,13 +23,13 @@ class GpuSigns:
     drift_c: Floats  # above what the power explains
     sw_thermal_s: Floats  # time under slowdown since the sign began or the node booted
     hw_thermal_s: Floats
-    is_drooping: np.ndarray
+    is_drooping: Flags
     droop_ratio: Floats
     brake_s: Floats
-    is_hidden: np.ndarray
-    is_lost: np.ndarray
+    is_hidden: Flags
+    is_lost: Flags
     dying: Ints  # number of the failure that has happened and has not yet taken the node down, or -1
-    is_narrow: np.ndarray  # PCIe link trained down
+    is_narrow: Flags  # PCIe link trained down
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Signs:
             is_narrow=self._narrow.at(seats, times_ns) >= 0,
         )
 
-    def has_link_down(self, dying: Ints) -> np.ndarray:
+    def has_link_down(self, dying: Ints) -> Flags:
         """Tell which failures that have happened (`GpuSigns.dying`) took a link down."""
         return (dying >= 0) & (self._link[dying] >= 0)
 
@@ -98,7 +98,7 @@ class Signs:
 
 @dataclass(frozen=True)
 class _Sign:
-    is_on: np.ndarray
+    is_on: Flags
     kind: Ints  # place in _KINDS, -1 for none
     onset_ns: Ints
     lead_days: Floats

@@ -28,7 +28,8 @@ class Steps:
 
     def last(self, keys: Any, times_ns: Any) -> Ints:
         """Give the position of the last step at or before each time in the sorted order; `first[key] - 1` where there is none."""
-        return np.searchsorted(self._sorted, self._codes(keys, times_ns), side="right") - 1
+        found: Ints = np.searchsorted(self._sorted, self._codes(keys, times_ns), side="right") - 1
+        return found
 
     def _codes(self, keys: Any, times_ns: Any) -> Any:
         return keys * _SPAN_MS + (times_ns - self._origin_ns) // MS_NS

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from emulators import draws
-from emulators.draws import Ints
+from emulators.draws import Flags, Ints
 from emulators.faults import Failure, Faults
 from emulators.frailty import commissioned_days_before
 from emulators.layout import DAY_NS, MS_NS, GpuInfo, NodeInfo, WorldSpec, gpu_at
@@ -39,7 +39,7 @@ class Timeline:
         self._seats = Steps(seats, self.installed_ns, origin_ns=self.origin_ns, size=len(nodes) * spec.gpus_per_node)
         self.seat_of_gpu: Ints = seats
 
-    def is_down(self, nodes: Ints, times_ns: Ints) -> np.ndarray:
+    def is_down(self, nodes: Ints, times_ns: Ints) -> Flags:
         """Tell which nodes are down."""
         return self._downs.at(nodes, times_ns) >= 0
 
@@ -62,7 +62,7 @@ def _install(
     """Seat the GPUs, replace those whose repair needs a new part, and name the unit of every failure."""
     age = commissioned_days_before(spec, np.arange(len(nodes)))
     seats = {
-        (node.index, slot): [gpu_at(spec, node, slot, 0, node.lot, spec.start_ns - int(age[node.index] * 86_400) * 1000 * MS_NS)]
+        (node.index, slot): [gpu_at(spec, node, slot, 0, spec.start_ns - int(age[node.index] * 86_400) * 1000 * MS_NS)]
         for node in nodes
         for slot in range(spec.gpus_per_node)
     }
@@ -76,5 +76,5 @@ def _install(
         if failure.action == "rma" and spec.replaces_gpus:
             seat[-1] = replace(seat[-1], removed_ns=failure.repaired_ns)
             node = nodes[failure.node_index]
-            seat.append(gpu_at(spec, node, failure.slot, len(seat), node.lot, failure.repaired_ns))
+            seat.append(gpu_at(spec, node, failure.slot, len(seat), failure.repaired_ns))
     return tuple(gpu for seat in seats.values() for gpu in seat), tuple(named)

@@ -16,8 +16,8 @@ import numpy as np
 from emulators import draws
 from emulators.bursts import ErrorHistory, draw_bursts
 from emulators.chassis import Chassis
-from emulators.driver_log import DriverLog
 from emulators.draws import Ints
+from emulators.driver_log import DriverLog
 from emulators.faults import LINGERING, Failure, Faults, JobFault, Maintenance, draw_faults
 from emulators.frailty import Hazards, draw_hazards
 from emulators.jobs import JobRun, schedule
@@ -110,11 +110,18 @@ class World:
     @cached_property
     def telemetry(self) -> Telemetry:
         """Readings of all GPUs."""
-        seat = {(gpu.uuid): gpu.node_index * self.spec.gpus_per_node + gpu.slot for gpu in self.gpus}
+        seat = {gpu.uuid: gpu.node_index * self.spec.gpus_per_node + gpu.slot for gpu in self.gpus}
         xids = [(seat[e.gpu_uuid], e.at_ns, e.code) for e in self._log.events if e.gpu_uuid is not None and e.code is not None]
-        columns = np.array(xids or np.zeros((0, 3)), np.int64).T
-        parts = (columns[0], columns[1], columns[2])
-        return Telemetry(self.spec, self.nodes, self.timeline, self.load, self.signs, self.errors, parts)
+        columns = np.array(xids, np.int64).reshape(-1, 3).T
+        return Telemetry(
+            spec=self.spec,
+            nodes=self.nodes,
+            timeline=self.timeline,
+            load=self.load,
+            signs=self.signs,
+            errors=self.errors,
+            xids=(columns[0], columns[1], columns[2]),
+        )
 
     @cached_property
     def chassis(self) -> Chassis:
