@@ -6,12 +6,13 @@ import importlib
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
-import click
 import typer
 from prometheus_client import REGISTRY
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
+from typer.testing import CliRunner
 
 from features import schema as features_schema
 from forewarn.config import ENV_PREFIX, all_keys
@@ -92,9 +93,10 @@ def cli() -> str:
     from forewarn.cli import app  # noqa: PLC0415  # the command imports this module's package
 
     parts = ["# The command", ""]
-    for path, command in _commands(typer.main.get_command(app), ("forewarn",)):
-        context = click.Context(command, info_name=" ".join(path), terminal_width=110, max_content_width=110)
-        parts += [f"## {' '.join(path)}", "", "```", command.get_help(context).strip(), "```", ""]
+    runner = CliRunner(env={"COLUMNS": "110", "TERMINAL_WIDTH": "110"})
+    for path in _paths(typer.main.get_command(app), ()):
+        shown = runner.invoke(app, [*path, "--help"], prog_name="forewarn").output
+        parts += [f"## {' '.join(('forewarn', *path))}", "", "```", shown.strip(), "```", ""]
     return "\n".join(parts)
 
 
@@ -125,11 +127,10 @@ def _tables_of(module: object) -> list[Table]:
     return [value for value in vars(module).values() if isinstance(value, Table)]
 
 
-def _commands(command: click.Command, path: tuple[str, ...]) -> Iterable[tuple[tuple[str, ...], click.Command]]:
-    yield path, command
+def _paths(command: Any, path: tuple[str, ...]) -> Iterable[tuple[str, ...]]:
+    yield path
     for name, child in getattr(command, "commands", {}).items():
-        if not child.hidden:
-            yield from _commands(child, (*path, name))
+        yield from _paths(child, (*path, name))
 
 
 def _default(declared: FieldInfo) -> str:

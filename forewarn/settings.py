@@ -77,7 +77,7 @@ class CollectSection(Section):
     link_interval_s: float = Field(60.0, ge=1, description="seconds between polls of every NVLink")
     chassis_interval_s: float = Field(60.0, ge=1, description="seconds between polls of a BMC that cannot stream")
     deadline_s: float = Field(2.0, gt=0, description="wall seconds that one device may take to answer")
-    jitter_s: float = Field(0.2, ge=0, description="largest random delay of a poll, wall seconds")
+    jitter_ratio: float = Field(0.1, ge=0, le=1, description="largest random delay of a poll as a share of its interval")
     spool_max_mb: int = Field(1024, ge=16, description="bound of the spool on disk, MiB")
     metrics_port: int | None = Field(9401, description="port of /metrics, /healthz and /readyz; none: not served")
     xid_catalogue: Path | None = Field(None, description="the site's own XID catalogue, CSV")
@@ -92,7 +92,7 @@ class CollectSection(Section):
 class WriteSection(Section):
     """The writer: from the bus to the lake."""
 
-    max_rows: int = Field(200_000, ge=1, description="rows of a batch before it is written")
+    max_rows: int = Field(60_000, ge=1, description="rows of a batch before it is written")
     max_age_s: float = Field(60.0, gt=0, description="wall seconds that samples may wait for a batch to fill")
 
 
@@ -119,23 +119,55 @@ class ScoreSection(Section):
 
 
 class CostsSection(Section):
-    """What acting and waiting cost (node-hours inside; see docs/architecture.md)."""
+    """What acting and waiting cost, in hours and node-hours; docs/decisions/costs.md has the formulas."""
 
-    restart_h: float = Field(0.25, ge=0, description="detection and unplanned restart of a job, h")
-    planned_restart_h: float = Field(0.0833, ge=0, description="planned restart or swap, h")
-    checkpoint_write_h: float = Field(0.0056, ge=0, description="blocking write of a checkpoint, h")
-    checkpoint_interval_h: float = Field(1.0, gt=0, description="interval assumed of a job that declares none, h")
+    checkpoint_interval_h: float = Field(0.5, gt=0, description="interval assumed of a job that declares none, h")
+    checkpoint_write_h: float = Field(20 / 3600, ge=0, description="blocking write of a checkpoint, h")
+    recovery_h: float = Field(0.25, ge=0, description="detection and unplanned restart of a job, h")
+    planned_restart_h: float = Field(5 / 60, ge=0, description="planned restart or swap, h")
     failed_node_h: float = Field(24.0, ge=0, description="node-hours lost when a node fails in service")
     drained_node_h: float = Field(2.0, ge=0, description="node-hours lost when a node is drained, tested and returned")
+    swap_node_h: float = Field(0.25, ge=0, description="node-hours lost when an elastic job gives a node back")
+    avoid_node_h: float = Field(0.25, ge=0, description="node-hours lost to worse placement while a node takes no gang")
+    boundary_rate_per_h: float = Field(1 / 24, ge=0, description="free boundaries (planned interruptions) per hour")
+    gang_nodes: int = Field(16, ge=1, description="size of the job that an idle node would get next, nodes")
+    gpus_per_node: int = Field(8, ge=1, description="GPUs of a node, for costs in GPU-hours")
 
 
 class BudgetSection(Section):
-    """How many nodes may be drained by us at once and per day."""
+    """How many nodes may be out at once by our doing and how fast they may go; at least one always may."""
 
     fleet_ratio: float = Field(0.05, gt=0, le=1, description="share of the fleet drained at once")
-    fleet_max: int = Field(64, ge=1, description="nodes drained at once, whatever the share")
+    fleet_max: int | None = Field(None, ge=1, description="nodes drained at once, whatever the share")
     domain_ratio: float = Field(0.25, gt=0, le=1, description="share of one failure domain drained at once")
-    per_hour: int = Field(4, ge=1, description="new drains per hour in the fleet")
+    domain_max: int | None = Field(None, ge=1, description="nodes of one failure domain drained at once, whatever the share")
+    window_h: float = Field(1.0, gt=0, description="window of the rate limits, h")
+    fleet_window_ratio: float = Field(0.05, gt=0, le=1, description="share of the fleet drained within the window")
+    fleet_window_max: int | None = Field(4, ge=1, description="nodes drained within the window, whatever the share")
+    domain_window_ratio: float = Field(0.1, gt=0, le=1, description="share of one failure domain drained within the window")
+    trip_ratio: float = Field(0.2, gt=0, le=1, description="share of the fleet newly wanted out within the window that trips the breaker")
+    trip_min: int = Field(5, ge=1, description="nodes newly wanted out that trip the breaker at the least")
+
+
+class PolicySection(Section):
+    """How scores become actions."""
+
+    horizon_h: float = Field(24.0, gt=0, description="decision horizon: time until the next cheaper opportunity, h")
+    watch_lift: float = Field(3.0, ge=1, description="watch a node whose probability is so many times the base rate")
+    clear_ratio: float = Field(0.5, gt=0, le=1, description="a recommendation clears at this share of the excess that opens one")
+    criterion_p_fail: float = Field(0.5, ge=0, le=1, description="assumed where a vendor criterion holds and the model abstains")
+    critical_p_fail: float = Field(0.5, ge=0, le=1, description="probability within 6 h that makes an advice critical")
+
+
+class LifecycleSection(Section):
+    """How steady recommendations are."""
+
+    hold_h: float = Field(2.0, ge=0, description="clear or milder for so long before it is said, h")
+    update_gap_s: float = Field(600.0, ge=0, description="fleet seconds between updates that are no severer")
+    p_change: float = Field(0.25, ge=0, description="relative change of the probability that is worth an update")
+    lives_h: float = Field(6.0, gt=0, description="a consumer must not start to act later than this after a revision, h")
+    silent_h: float = Field(72.0, gt=0, description="abstaining for so long ends a recommendation, without release, h")
+    dismissed_h: float = Field(24.0, ge=0, description="what an operator dismissed does not come back, unless severer, for so long, h")
 
 
 class AlertSection(Section):
@@ -145,11 +177,14 @@ class AlertSection(Section):
     every_s: float = Field(300.0, gt=0, description="fleet seconds between passes over the scores")
     webhook_url: str | None = Field(None, description="consumer of recommendations; none: they stay in the ledger")
     secret_file: Path | None = Field(None, description="file with the signing secret, whsec_...")
+    max_score_age_h: float = Field(1.0, gt=0, description="an older score counts as none, h")
     ack_secrets: dict[str, Path] = Field(default_factory=dict, description="consumer = file with the secret of its acks and outcomes")
     host: str = Field("127.0.0.1", description="address of the API for acks and outcomes")
     port: int = Field(9402, description="its port")
     costs: CostsSection = CostsSection()
     budget: BudgetSection = BudgetSection()
+    policy: PolicySection = PolicySection()
+    lifecycle: LifecycleSection = LifecycleSection()
 
 
 class ConsumeSection(Section):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -53,7 +53,7 @@ def show(result: Any, *, as_json: bool, render: Callable[[Any], str]) -> None:
     typer.echo(text)
 
 
-def rows_as_text(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def rows_as_text(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     """Lay rows out in columns."""
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in (head, *rows))

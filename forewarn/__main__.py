@@ -1,0 +1,5 @@
+"""Run the command: `python -m forewarn`."""
+
+from forewarn.cli import main
+
+main()

@@ -1,0 +1,68 @@
+"""`forewarn emulate`: devices that stand in for hardware, at its real contracts."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+emulate = typer.Typer(help="Emulate a GPU fleet or one of its devices.", no_args_is_help=True)
+
+
+@emulate.command("fleet")
+def emulate_fleet(
+    directory: Annotated[Path, typer.Option(help="Folder for device files and endpoints.json.")] = Path("var/fleet"),
+    seed: Annotated[int, typer.Option(help="Seed of the fleet.")] = 7,
+    days: Annotated[int, typer.Option(help="Days that the fleet lives.")] = 100,
+    live_nodes: Annotated[int, typer.Option(help="How many of its nodes show their devices.")] = 16,
+    epoch_ns: Annotated[int | None, typer.Option(help="Fleet time at the start, UTC nanoseconds; default: the fleet's first day.")] = None,
+    scale: Annotated[float, typer.Option(help="Fleet seconds per wall second.")] = 1.0,
+    started_monotonic_ns: Annotated[int | None, typer.Option(help="Monotonic clock at which fleet time starts; default: now.")] = None,
+    outcomes_url: Annotated[str | None, typer.Option(help="Where the fleet's operators report what became of nodes.")] = None,
+    outcomes_secret_file: Annotated[Path | None, typer.Option(help="Secret with which they sign.")] = None,
+) -> None:
+    """Show the devices of an emulated fleet: NVML libraries, exporter pages, kernel logs, BMCs.
+
+    Example: forewarn emulate fleet --live-nodes 4 --scale 60
+    """
+    from emulators.fleet import run_fleet  # noqa: PLC0415
+    from emulators.world import World, WorldSpec  # noqa: PLC0415
+
+    spec = WorldSpec.show(seed=seed, days=days)
+    names = [node.name for node in World(spec).nodes[:live_nodes]]
+    asyncio.run(
+        run_fleet(
+            spec,
+            names,
+            epoch_ns=spec.start_ns if epoch_ns is None else epoch_ns,
+            scale=scale,
+            started_monotonic_ns=started_monotonic_ns,
+            directory=directory,
+            outcomes_url=outcomes_url,
+            outcomes_secret_file=outcomes_secret_file,
+            cluster="demo",
+        )
+    )
+
+
+@emulate.command("history")
+def emulate_history(
+    lake: Annotated[Path, typer.Argument(help="Folder of the lake.")],
+    seed: Annotated[int, typer.Option(help="Seed of the fleet.")] = 7,
+    days: Annotated[int, typer.Option(help="Days of history.")] = 60,
+) -> None:
+    """Write the history of an emulated fleet into a lake, and its truth beside it.
+
+    Example: forewarn emulate history var/lake --days 30
+    """
+    from emulators.history import write_history, write_truth  # noqa: PLC0415
+    from emulators.world import World, WorldSpec  # noqa: PLC0415
+    from forewarn.screen import Screen  # noqa: PLC0415
+    from ingest.lake import Lake  # noqa: PLC0415
+
+    world = World(WorldSpec.show(seed=seed, days=days))
+    with Screen().step("writing the history of the fleet") as progress:
+        write_history(world, Lake(lake), until_ns=world.spec.start_ns + days * 86_400 * 10**9, progress=progress)
+    write_truth(world, lake / "truth.parquet")

@@ -1,0 +1,117 @@
+"""`forewarn collect`, `write`, `import` and `inspect`: telemetry on its way into the lake."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from forewarn.commands.options import ConfigOption, JsonOption, clock_of, configuration, rows_as_text, show
+from forewarn.commands.running import stop_on_signals
+from ingest.clock import SystemClock, datetime_of
+
+
+def collect(
+    path: ConfigOption = None,
+    once: Annotated[bool, typer.Option("--once", help="Read every source once, then end.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Keep nothing: print the records of one reading.")] = False,
+) -> None:
+    """Read the configured sources and publish what they say; starts and goes on without a broker.
+
+    Example: forewarn collect --config forewarn.toml --once --dry-run
+    """
+    from forewarn import compose  # noqa: PLC0415
+    from forewarn.collecting import run_collect  # noqa: PLC0415
+
+    config = configuration(path)
+    clock = clock_of(config)
+    if once or dry_run:
+        collector = compose.collector_of(config, clock, compose.spool_of(config))
+        for record in asyncio.run(collector.read_once()):
+            typer.echo(msgspec.json.encode({"table": type(record).__name__, **msgspec.to_builtins(record)}).decode())
+        return
+    run_collect(config, clock, stop_on_signals())
+
+
+def write(path: ConfigOption = None) -> None:
+    """Take messages from Kafka into the lake, exactly once.
+
+    Example: forewarn write --config forewarn.toml
+    """
+    from forewarn import compose  # noqa: PLC0415
+    from ingest.errors import ConfigError  # noqa: PLC0415
+
+    config = configuration(path)
+    if config.bus.kind != "kafka":
+        raise ConfigError("bus.kind = 'direct': the direct bus is written by forewarn up; set bus.kind = 'kafka' for a writer of its own")
+    compose.writer_of(config, compose.lake_of(config), compose.subscriber_of(config)).run(stop_on_signals())
+
+
+def import_history(
+    directory: Annotated[
+        Path, typer.Argument(help="Folder with events, telemetry, inventory, topology, jobs or outcomes (Parquet or CSV).")
+    ],
+    path: ConfigOption = None,
+    population: Annotated[
+        int | None,
+        typer.Option(help="Units in all, with those that never appear in the events; default: the column `nodes`, where there is one."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Load a fleet's own history into the lake; running it again takes nothing twice.
+
+    Example: forewarn import history/ --config forewarn.toml
+    """
+    from forewarn import compose  # noqa: PLC0415
+    from ingest.imports import import_history as load  # noqa: PLC0415
+
+    config = configuration(path)
+    report = load(directory, compose.lake_of(config), population=population, now=datetime_of(clock_of(config).now_ns()))
+    result = {"files": [asdict(file) for file in report.files], "units_added": report.units_added}
+    show(result, as_json=as_json, render=_import_text)
+
+
+def _import_text(result: dict[str, Any]) -> str:
+    def counted(counts: dict[str, int]) -> str:
+        return ", ".join(f"{number} {name}" for name, number in counts.items()) or "0"
+
+    names = ("taken", "known", "rejected")
+    rows = [(str(file["file"]), str(file["read"]), *(counted(file[name]) for name in names)) for file in result["files"]]
+    return rows_as_text(("file", "read", *names), rows) + f"\nunits added from the population: {result['units_added']}"
+
+
+inspect = typer.Typer(help="Show what a source's raw input becomes, as JSON lines.", no_args_is_help=True)
+FilesArgument = Annotated[list[Path], typer.Argument(help="Files, in the order in which they came.")]
+
+
+@inspect.command("exporter")
+def inspect_exporter(
+    files: FilesArgument,
+    status: Annotated[list[int], typer.Option(help="HTTP status of the last page; repeat it for the last pages.")] = [],  # noqa: B006
+) -> None:
+    """Print the records that the collector would make of exporter pages.
+
+    The name of a file, such as t0030.prom, gives the second of its scrape.
+
+    Example: forewarn inspect exporter t0000.prom t0030.prom
+    """
+    from forewarn.inspect import exporter_pages  # noqa: PLC0415
+
+    for record in exporter_pages(files, statuses=status):
+        typer.echo(msgspec.json.encode(record).decode())
+
+
+@inspect.command("kernel-log")
+def inspect_kernel_log(files: FilesArgument) -> None:
+    """Print the events that the collector would make of kernel logs.
+
+    Example: forewarn inspect kernel-log node7.kmsg
+    """
+    from forewarn.inspect import kernel_logs  # noqa: PLC0415
+
+    for record in kernel_logs(files, now_ns=SystemClock().now_ns()):
+        typer.echo(msgspec.json.encode(record).decode())

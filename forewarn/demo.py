@@ -1,0 +1,245 @@
+"""The main job on embedded defaults: history, training, judgement, live run, account; no GPU, no broker, no root.
+
+An emulated fleet lives for sixty days; models are trained on it and judged on time they have not seen. Then the same fleet goes on,
+now through its devices' real protocols and the real collectors under a scaled clock, until enough of it has failed; and what was
+recommended is held against what happened. Nothing is staged: the account comes from the ledger and from the fleet's truth.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import time
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from features.build import build_features
+from features.labels import label
+
+from alerting.ledger import Ledger
+from emulators.history import write_history, write_truth
+from emulators.world import World, WorldSpec
+from features.rollup import roll_up
+from forewarn.account import Account, Recommended, TrueFailure, settle
+from forewarn.demo_fleet import LiveClock, LiveFleet, live_configuration, write_configuration, write_secret
+from forewarn.screen import Screen
+from ingest.clock import NS, datetime_of
+from ingest.errors import ConfigError
+from ingest.lake import Lake
+from models.train import train
+
+if TYPE_CHECKING:
+    from models.train import TrainReport
+
+DAY_NS = 86_400 * NS
+_GRACE_NS = 1800 * NS  # fleet time after the last failure, so that what it left behind arrives
+_SLICES = 12  # a long step is done in so many slices of time, each moving its progress bar
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoOptions:
+    """What can be told to the demo."""
+
+    directory: Path
+    seed: int = 7
+    days: int = 60
+    holdout_ratio: float = 0.25
+    grid_h: float = 4.0
+    live_nodes: int = 16
+    failures: int = 8
+    scale: float = 1440.0
+    longest_live_s: float = 150.0
+    bus: dict[str, Any] = field(default_factory=lambda: {"kind": "direct"})
+    keep: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoResult:
+    """Everything that the demo found, for people and for tests."""
+
+    seed: int
+    failures_in_history: int
+    failures_held_out: int
+    training: TrainReport
+    account: Account
+    fleet_hours: float
+    wall_s: dict[str, float]
+
+
+def run_demo(options: DemoOptions, screen: Screen) -> DemoResult:
+    """Run the whole demo in an own folder, which it makes anew."""
+    wall_s: dict[str, float] = {}
+    directory = _fresh(options.directory)
+    world = World(WorldSpec.show(seed=options.seed, days=options.days + 40))
+    lake = Lake(directory / "lake")
+    now_ns = world.spec.start_ns + options.days * DAY_NS
+    with _timed(wall_s, "history"):
+        _write_history(world, lake, now_ns, directory, screen)
+    with _timed(wall_s, "features"):
+        _make_features(lake, world.spec.start_ns, now_ns, options, screen)
+    with _timed(wall_s, "training"):
+        cutoff = datetime_of(now_ns - int(options.days * options.holdout_ratio * DAY_NS))
+        report = _train(lake, directory, cutoff=cutoff, now=datetime_of(now_ns), options=options, screen=screen)
+    with _timed(wall_s, "live"):
+        fleet = LiveFleet(directory)
+        clock = _start_live(fleet, directory, now_ns, options)
+        try:
+            ended_ns = _watch(world, clock, fleet, options, screen)
+        finally:
+            if not options.keep:
+                fleet.stop()
+    account = _account(world, directory, now_ns, ended_ns, options)
+    history = [failure for failure in world.failures if failure.failed_ns < now_ns]
+    result = DemoResult(
+        seed=options.seed,
+        failures_in_history=len(history),
+        failures_held_out=sum(datetime_of(failure.failed_ns) >= cutoff for failure in history),
+        training=report,
+        account=account,
+        fleet_hours=(ended_ns - now_ns) / 3600 / NS,
+        wall_s=wall_s,
+    )
+    screen.account(result, directory, keeps_running=options.keep)
+    return result
+
+
+def _fresh(directory: Path) -> Path:
+    marker = directory / "demo.toml"
+    if directory.exists() and any(directory.iterdir()) and not marker.exists():
+        raise ConfigError(f"{directory}: is not empty and no demo made it: name an empty folder with --directory")
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    marker.touch()
+    return directory.resolve()
+
+
+def _write_history(world: World, lake: Lake, now_ns: int, directory: Path, screen: Screen) -> None:
+    failures = [failure for failure in world.failures if failure.failed_ns < now_ns]
+    screen.opening(world, failures, now_ns)
+    with screen.step("writing the history of the fleet") as progress:
+        write_history(world, lake, until_ns=now_ns, progress=progress)
+    write_truth(world, directory / "truth.parquet")
+
+
+def _make_features(lake: Lake, start_ns: int, now_ns: int, options: DemoOptions, screen: Screen) -> None:
+    grid_ns = int(options.grid_h * 3600 * NS)
+    landmarks = [datetime_of(at) for at in range(start_ns + DAY_NS, now_ns + 1, grid_ns)]
+    with screen.step("rolling samples up") as progress:
+        for part in range(1, _SLICES + 1):
+            roll_up(lake, datetime_of(start_ns + (now_ns - start_ns) * part // _SLICES))
+            progress(part / _SLICES)
+    with screen.step(f"computing features at {len(landmarks)} landmarks") as progress:
+        size = -(-len(landmarks) // _SLICES)
+        for first in range(0, len(landmarks), size):
+            build_features(lake, landmarks[first : first + size])
+            progress(min(1.0, (first + size) / len(landmarks)))
+    label(lake, datetime_of(now_ns))
+
+
+def _train(lake: Lake, directory: Path, *, cutoff: datetime, now: datetime, options: DemoOptions, screen: Screen) -> TrainReport:
+    with screen.step("training and judging on held-out later time") as progress:
+        report = train(
+            lake,
+            directory / "state" / "models",
+            cutoff=cutoff,
+            now=now,
+            label_origin="synthetic",
+            seed=options.seed,
+            progress=progress,
+        )
+    screen.judgement(report)
+    return report
+
+
+def _start_live(fleet: LiveFleet, directory: Path, now_ns: int, options: DemoOptions) -> LiveClock:
+    clock = LiveClock(epoch_ns=now_ns, scale=options.scale, started_monotonic_ns=time.monotonic_ns() + 12 * NS)
+    ports = (_free_port(), _free_port())
+    keys = directory / "secrets"
+    for name in ("webhook", "acks", "operator"):
+        write_secret(keys / name)
+    fleet.start(
+        "fleet",
+        [
+            *("emulate", "fleet", "--directory", str(directory / "fleet"), "--seed", str(options.seed), "--days", str(options.days + 40)),
+            *("--live-nodes", str(options.live_nodes), "--epoch-ns", str(now_ns), "--scale", str(options.scale)),
+            *("--started-monotonic-ns", str(clock.started_monotonic_ns)),
+            *("--outcomes-url", f"http://127.0.0.1:{ports[0]}/v1/outcomes", "--outcomes-secret-file", str(keys / "operator")),
+        ],
+    )
+    fleet.wait_for(directory / "fleet" / "endpoints.json")
+    configuration = write_configuration(directory / "demo.toml", live_configuration(directory, clock, options.bus, ports, cadence_s=300.0))
+    fleet.start("consumer", ["consume", "log", "--config", str(configuration)])
+    fleet.start("up", ["up", "--config", str(configuration)])
+    return clock
+
+
+def _watch(world: World, clock: LiveClock, fleet: LiveFleet, options: DemoOptions, screen: Screen) -> int:
+    """Wait until enough has failed, with and without precursors; gives the fleet time at the end."""
+    names = {node.name for node in world.nodes[: options.live_nodes]}
+    ahead = sorted((f for f in world.failures if f.node in names and f.failed_ns > clock.epoch_ns), key=lambda f: f.failed_ns)
+    longest_ns = clock.epoch_ns + int(options.longest_live_s * clock.scale * NS)
+    wanted_ns = min(_enough_ns([(f.failed_ns, f.is_visible) for f in ahead], options.failures) + _GRACE_NS, longest_ns)
+    with screen.step(f"living on: {options.live_nodes} nodes, {clock.scale:,.0f} times as fast") as progress:
+        while (at_ns := clock.now_ns()) < wanted_ns:
+            fleet.require_alive()
+            progress((at_ns - clock.epoch_ns) / (wanted_ns - clock.epoch_ns))
+            time.sleep(0.25)
+    return clock.now_ns()
+
+
+def _enough_ns(failures: list[tuple[int, bool]], wanted: int) -> int:
+    """Tell when `wanted` failures have happened, some with and some without a precursor."""
+    for count in range(wanted, len(failures) + 1):
+        if len({is_visible for _, is_visible in failures[:count]}) == 2:
+            return failures[count - 1][0]
+    return failures[-1][0] if failures else 0
+
+
+def _account(world: World, directory: Path, epoch_ns: int, ended_ns: int, options: DemoOptions) -> Account:
+    names = {node.name for node in world.nodes[: options.live_nodes]}
+    failures = [
+        TrueFailure(node=f.node, unit=f.unit, mode=f.mode, is_visible=f.is_visible, onset_ns=f.onset_ns, failed_ns=f.failed_ns)
+        for f in world.failures
+        if f.node in names and epoch_ns < f.failed_ns <= ended_ns
+    ]
+    ledger = Ledger(directory / "state" / "ledger.sqlite")
+    try:
+        recommendations = [
+            Recommended(
+                recommendation_id=entry.recommendation_id,
+                node=entry.node,
+                opened_ns=entry.opened_ns,
+                drain_ns=entry.drain_ns,
+                resolved_ns=entry.resolved_ns,
+                strongest=entry.strongest.value,
+                budget=entry.budget,
+                p_fail=entry.first_p_fail,
+            )
+            for entry in ledger.entries()
+            if entry.origin == "score" and entry.node in names
+        ]
+    finally:
+        ledger.close()
+    return settle(failures, recommendations, ended_ns=ended_ns, horizon_h=24.0, drained_node_h=2.0, lost_per_failure_h=24.0)
+
+
+class _timed:  # noqa: N801  # reads as a statement
+    """Note how long a step took."""
+
+    def __init__(self, wall_s: dict[str, float], name: str) -> None:
+        self._wall_s, self._name = wall_s, name
+
+    def __enter__(self) -> None:
+        self._started = time.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        self._wall_s[self._name] = round(time.monotonic() - self._started, 1)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,50 @@
+"""The ledger's recommendations as plain rows for people and scripts."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from alerting.ledger import Entry, Ledger
+from forewarn.compose import ledger_path
+from forewarn.settings import Config
+
+
+def recommendation_rows(config: Config, *, everything: bool = False) -> list[dict[str, Any]]:
+    """List recommendations, oldest first: those that are open, or all of them."""
+    path = ledger_path(config)
+    if not path.exists():
+        return []
+    ledger = Ledger(path)
+    try:
+        entries = [entry for entry in ledger.entries() if everything or entry.resolved_ns is None]
+        return [_row(ledger, entry) for entry in entries]
+    finally:
+        ledger.close()
+
+
+def _row(ledger: Ledger, entry: Entry) -> dict[str, Any]:
+    return {
+        "recommendation_id": entry.recommendation_id,
+        "node": entry.node,
+        "origin": entry.origin,
+        "action": entry.action.value,
+        "strongest": entry.strongest.value,
+        "p": round(entry.p_fail, 4),
+        "opened": _time(entry.opened_ns),
+        "resolved": f"{_time(entry.resolved_ns)} {entry.resolution}" if entry.resolved_ns else "",
+        "budget": entry.budget,
+        "because": _first_reason(ledger, entry.recommendation_id),
+    }
+
+
+def _first_reason(ledger: Ledger, recommendation_id: str) -> str:
+    bodies = ledger.bodies(recommendation_id)
+    reasons = msgspec.json.decode(bodies[-1])["reasons"] if bodies else []
+    return str(reasons[0]["summary"]) if reasons else ""
+
+
+def _time(at_ns: int) -> str:
+    return datetime.fromtimestamp(at_ns / 1e9, UTC).isoformat(timespec="minutes").removesuffix("+00:00") + "Z"

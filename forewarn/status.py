@@ -1,0 +1,70 @@
+"""What the fleet looks like now: riskiest nodes, open recommendations, silent telemetry, and how fresh each table is."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from forewarn.compose import lake_of
+from forewarn.listing import recommendation_rows
+from forewarn.settings import Config
+from ingest.lake import Lake
+from ingest.schema import EVENTS, GPU_SAMPLES, SOURCE_STATES
+from models.schema import SCORES
+
+_RISKIEST = (Path(__file__).parent / "sql" / "riskiest.sql").read_text()
+_SILENT = (Path(__file__).parent / "sql" / "silent_sources.sql").read_text()
+
+
+def status(config: Config, now: datetime) -> dict[str, Any]:
+    """Gather the state of the fleet as plain values; nothing is written."""
+    lake = lake_of(config)
+    return {
+        "cluster": config.fleet.cluster,
+        "as_of": now.isoformat(),
+        "mode": config.alert.mode,
+        "riskiest": _query(lake, now, SCORES, _RISKIEST),
+        "recommendations": recommendation_rows(config),
+        "telemetry": _query(lake, now, SOURCE_STATES, _SILENT),
+        "newest": {table.name: _newest(lake, now, table) for table in (GPU_SAMPLES, EVENTS, SCORES)},
+    }
+
+
+def render(result: dict[str, Any]) -> str:
+    """Write the state as text for people."""
+    lines = [
+        f"{result['cluster']} as of {result['as_of']} ({result['mode']} mode)",
+        "",
+        "riskiest nodes (probability of failing within 24 h)",
+    ]
+    for row in result["riskiest"]:
+        p = (
+            "abstained: " + str(row["abstained_because"])
+            if row["p_fail"] is None
+            else f"{row['p_fail']:.1%} (fleet {row['p_base'] or 0:.1%})"
+        )
+        lines.append(f"  {row['node']:<10} {p}")
+    lines += ["", f"open recommendations: {len(result['recommendations'])}"]
+    lines += [f"  {r['node']:<10} {r['action']:<16} since {r['opened']}  budget {r['budget']}" for r in result["recommendations"]]
+    lines += ["", f"telemetry that is not ok: {len(result['telemetry'])}"]
+    lines += [f"  {r['node']:<10} {r['source']:<10} {r['state']}" for r in result["telemetry"]]
+    lines += ["", *(f"newest {name}: {at or 'nothing yet'}" for name, at in result["newest"].items())]
+    return "\n".join(lines)
+
+
+def _query(lake: Lake, now: datetime, table: Any, sql: str) -> list[dict[str, Any]]:
+    with duckdb.connect() as connection:
+        lake.attach(connection, table, since=now - timedelta(days=2), until=now + timedelta(days=1))
+        cursor = connection.execute(sql, {"now": now})
+        names = [column[0] for column in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+
+def _newest(lake: Lake, now: datetime, table: Any) -> str | None:
+    with duckdb.connect() as connection:
+        lake.attach(connection, table, since=now - timedelta(days=2), until=now + timedelta(days=1))
+        found = connection.execute(f'select max({table.time})::text from "{table.name}"').fetchone()
+        return found[0] if found else None
