@@ -65,3 +65,9 @@ REDFISH_SKEW = Gauge("forewarn_redfish_clock_skew_seconds", "How far a BMC's clo
 REDFISH_REPORTS = Gauge("forewarn_redfish_reports", "Reports of all BMCs by the way in which they come", ["mode"])
 REDFISH_QUEUED = Gauge("forewarn_redfish_queued_batches", "Batches that wait for the collector")
 REDFISH_PAUSED_SECONDS = Gauge("forewarn_redfish_paused_seconds", "Wall time that streams and polls have waited for the collector")
+
+# NVML
+NVML_GPU_POLLS = Counter("forewarn_nvml_gpu_polls_total", "GPUs polled, by what became of it", ["outcome"])
+NVML_EVENTS = Counter("forewarn_nvml_events_total", "Events that NVML told")
+NVML_WORKER_STARTS = Counter("forewarn_nvml_worker_starts_total", "Worker processes started")
+NVML_WORKER_ENDS = Counter("forewarn_nvml_worker_ends_total", "Worker processes that ended unasked", ["reason"])

@@ -28,13 +28,13 @@ INTRODUCED = (
 
 
 class Field(NamedTuple):
-    """One field id: element `index` of a quantity, or `scope * stride + index` where the scope id is a link."""
+    """One field id: element `place` of a quantity, or `scope * stride + place` where the scope id is a link."""
 
     id: int
     quantity: str
     type: str = "u32"
     rule: int = PLAIN
-    index: int = 0
+    place: int = 0
     stride: int = 0
     scope: int = 0  # the power scope or the link that this row is about
 
@@ -62,12 +62,12 @@ def _ecc() -> Iterator[Field]:
     for counter in (0, 1):  # volatile, aggregate
         for kind in (0, 1):  # corrected, uncorrected
             yield Field(3 + 2 * counter + kind, "ecc", "u64", ECC, kind, counter, ECC_TOTAL)
-            for place, location in enumerate(_ECC_LOCATIONS):
-                yield Field(7 + 11 * counter + 2 * place + kind, "ecc", "u64", ECC, kind, counter, location)
+            for at, location in enumerate(_ECC_LOCATIONS):
+                yield Field(7 + 11 * counter + 2 * at + kind, "ecc", "u64", ECC, kind, counter, location)
         yield Field(17 + 11 * counter, "ecc", "u64", ECC, 1, counter, 6)  # CBU, uncorrected only
 
 
-def _links() -> Iterator[Field]:
+def _links_up_to_4() -> Iterator[Field]:
     for low, high, total, column in _LINK_ERRORS.values():
         for link, number in enumerate((*low, *high)):
             yield Field(number, "link_errors", "u64", ON_LINK, column, 5, link)
@@ -83,6 +83,9 @@ def _links() -> Iterator[Field]:
     names = ("link_speed_mb_s", "link_up", "link_version", "link_low_power", "link_low_power_threshold")
     for number, name in enumerate(names, 164):
         yield Field(number, name, "u32", LINK, 0, 0 if name == "link_version" else 1)
+
+
+def _links_5() -> Iterator[Field]:
     for number in range(201, 223):
         if number not in (205, 216, 217, 218):  # deprecated
             yield Field(number, "nvlink5", "u64", LINK_OR_ALL, number - 201, NVLINK5)
@@ -106,12 +109,13 @@ def _power() -> Iterator[Field]:
 
 def _fields() -> Iterator[Field]:
     yield from _ecc()
-    yield from _links()
+    yield from _links_up_to_4()
+    yield from _links_5()
     yield from _power()
     yield from (Field(29 + at, name, "u64") for at, name in enumerate(("retired_sbe", "retired_dbe")))
     yield from (Field(number, name) for number, name in ((31, "retired_pending"), (92, "retired_pending_sbe"), (93, "retired_pending_dbe")))
-    yield from (Field(74 + policy, "policy_ns", "u64", index=policy) for policy in range(6))
-    yield from (Field(80 + policy, "policy_ns", "u64", index=10 + policy) for policy in range(2))
+    yield from (Field(74 + policy, "policy_ns", "u64", place=policy) for policy in range(6))
+    yield from (Field(80 + policy, "policy_ns", "u64", place=10 + policy) for policy in range(2))
     yield Field(82, "memory_temp_c")
     yield from (Field(number, "energy_mj", "u64") for number in (83, 191))
     yield from (Field(94, "pcie_replay"), Field(95, "pcie_rollover"), Field(169, "pcie_l0_to_recovery"))
@@ -121,7 +125,7 @@ def _fields() -> Iterator[Field]:
     yield from (Field(170, "c2c_links"), Field(171, "c2c_status"), Field(172, "c2c_max_mb_s"))
     c2c = ("c2c_errors", "c2c_replays", "c2c_replays_b2b", "c2c_power_state")
     yield from (Field(231 + at, name) for at, name in enumerate(c2c))
-    yield from (Field(173 + at, "pcie_errors", index=at) for at in range(10))
+    yield from (Field(173 + at, "pcie_errors", place=at) for at in range(10))
     yield Field(183, "pcie_lane_errors", "u32", LANE)
     limits = ("shutdown_limit_c", "slowdown_limit_c", "memory_max_limit_c", "gpu_max_limit_c")
     yield from (Field(193 + at, name, "i32") for at, name in enumerate(limits))

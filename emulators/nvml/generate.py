@@ -10,16 +10,15 @@ from emulators.nvml import layout
 from emulators.nvml.fields import FIELDS, VALUE_TYPES
 from emulators.nvml.getters import GENERATED, INDEXED, SCALARS, STRUCTS, TEXTS, Filled, Indexed
 from emulators.nvml.header import parameter_names
-from emulators.nvml.layout import BLOCKS, C_TYPES, GPU, QUANTITY, Member, in_memory_order
+from emulators.nvml.layout import BLOCKS, C_TYPES, GPU, Member, in_memory_order
 
 _DEFINED = re.compile(r"^(?:nvmlReturn_t |EMU_NO_PROCESSES\()(nvml\w+)", re.MULTILINE)
 
 
 def layout_header() -> str:
-    """C structs of the state file, with their sizes and offsets held against the Python mirror."""
+    """Declare the C structs of the state file, with their sizes and offsets held against the Python mirror."""
     lines = ["#pragma once", "#include <stddef.h>", "#include <stdint.h>"]
-    for name in ("MAGIC", "ABI", "GPUS", "LINKS", "FAULTS", "RING", "PROCESSES", "INSTANCES", "ADDRESSES", "NVLINK5", "FEC"):
-        lines.append(f"#define EMU_{name} {getattr(layout, name)}u")
+    lines += [f"#define EMU_{name} {getattr(layout, name)}u" for name in _CONSTANTS]
     lines += [f"#define EMU_RULE_{name} {getattr(layout, name)}" for name in ("ECC", "MIG", "ROOT")]
     lines.append("enum { " + ", ".join(f"Q_{member.name}" for member in GPU) + ", Q_COUNT };")
     for name, (mirror, members) in BLOCKS.items():
@@ -30,6 +29,7 @@ def layout_header() -> str:
     return "\n".join(lines) + "\n"
 
 
+_CONSTANTS = ("MAGIC", "ABI", "GPUS", "LINKS", "FAULTS", "RING", "PROCESSES", "INSTANCES", "ADDRESSES", "NVLINK5", "FEC")
 _STATE = """struct emu_ring { uint64_t posted, lost; struct emu_event events[EMU_RING]; };
 struct emu_state {
   uint32_t magic, abi;
@@ -44,15 +44,15 @@ struct emu_state {
 
 
 def _struct(name: str, members: list[Member]) -> str:
-    rows = [f"  {C_TYPES[m.kind][0]} {m.name}{f'[{m.count}]' if m.count > 1 else ''};" for m in in_memory_order(members)]
+    rows = [f"  {C_TYPES[m.kind][0]} {m.name}{f'[{m.length}]' if m.length > 1 else ''};" for m in in_memory_order(members)]
     return "\n".join([f"struct emu_{name} {{", *rows, "} __attribute__((aligned(8)));"])
 
 
 def tables_source() -> str:
-    """The quantity and field tables as C arrays."""
+    """Write the quantity and field tables as C arrays."""
     quantities = [f"  {{offsetof(struct emu_gpu, {m.name}), '{_CODE[m.kind]}', {m.rules}}}," for m in GPU]
     fields = [
-        f"  {{{f.id}, {f.since}, Q_{f.quantity}, {f.index}, {f.stride}, {f.scope}, {f.rule}, {VALUE_TYPES[f.type]}, '{_CODE[f.type]}'}},"
+        f"  {{{f.id}, {f.since}, Q_{f.quantity}, {f.place}, {f.stride}, {f.scope}, {f.rule}, {VALUE_TYPES[f.type]}, '{_CODE[f.type]}'}},"
         for f in FIELDS
     ]
     return "\n".join(
@@ -74,7 +74,7 @@ _CODE = {"u64": "U", "f64": "d", "u32": "u", "i32": "i", "char": "c"}
 
 
 def getters_source(prototypes: Mapping[str, str], hidden: frozenset[str]) -> str:
-    """The calls of the getter tables, with the header's own parameter lists."""
+    """Write the calls of the getter tables, with the header's own parameter lists."""
     calls = [name for name in sorted(GENERATED) if name in prototypes and name not in hidden]
     return "\n".join(['#include "emu.h"', *(_call(name, prototypes[name]) for name in calls), ""])
 
@@ -114,7 +114,7 @@ def _filled(out: str, call: Filled) -> list[str]:
 
 
 def stubs_source(prototypes: Mapping[str, str], defined: Iterable[str], hidden: frozenset[str]) -> str:
-    """A stub for every prototype that nothing else defines."""
+    """Write a stub for every prototype that nothing else defines."""
     written = {*defined, *GENERATED}
     stubs = [
         f'nvmlReturn_t {name}({params}) {{ return emu_stub("{name}"); }}'

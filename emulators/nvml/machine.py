@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from emulators.nvml.build import CURRENT, LIBRARY, WRITER, Variant, build_library
-from emulators.nvml.layout import ABI, GPUS, MAGIC, NO_INSTANCE, QUANTITY, Event, State
+from emulators.nvml.layout import ABI, FAULTS, GPUS, MAGIC, NO_INSTANCE, QUANTITY, Event, State
 from emulators.nvml.profiles import H100, PROFILES, Profile
 from emulators.nvml.show import link_values, show_gpu, show_identity, show_links
 from emulators.state import GpuState
 
 XID = 0x8  # nvmlEventTypeXidCriticalError
+FAULT_ACTIONS = {"rc": 1, "abort": 2, "segv": 3}
 LOST, DRIVER_NOT_LOADED, NOT_SUPPORTED = 15, 9, 3
 
 
@@ -142,6 +143,32 @@ class NvmlMachine:
             compute_instance=NO_INSTANCE if compute_instance is None else compute_instance,
         )
         self._writer.emu_post(ctypes.byref(self.state), self.slot(gpu_uuid), ctypes.byref(event))
+
+    def fault(
+        self,
+        symbol: str,
+        *,
+        slot: int | None = None,
+        action: str = "rc",
+        rc: int = 0,
+        calls: int = -1,
+        latency_us: int = 0,
+        holds_lock: bool = False,
+    ) -> None:
+        """Let a call fail: everywhere or on one slot, for ever or for so many calls."""
+        place = next(at for at in range(FAULTS) if not self.state.faults[at].action)
+        self.state.fault_calls[place] = calls
+        with self.edit_machine():
+            fault = self.state.faults[place]
+            fault.symbol = (symbol if slot is None else f"{symbol}@{slot}").encode()
+            fault.rc, fault.latency_us, fault.holds_lock = rc, latency_us, holds_lock
+            fault.action = FAULT_ACTIONS[action]
+
+    def clear_faults(self) -> None:
+        """End all faults; a call that hangs goes on hanging."""
+        with self.edit_machine():
+            for fault in self.state.faults:
+                fault.action = 0
 
     def close(self) -> None:
         """Let go of the state file; the library keeps its own mapping."""

@@ -86,7 +86,7 @@ def _show_spares(gpu: GpuState, block: Any) -> None:
 
 
 def link_values(links: list[LinkState]) -> list[tuple[Any, ...]]:
-    """What of the links is shown; equal values need not be written again."""
+    """Pick what of the links is shown; equal values need not be written again."""
     return [(link.is_up, link.speed_mb_s, link.replay_total, link.recovery_total, link.crc_total) for link in links]
 
 

@@ -1,0 +1,190 @@
+"""Keeps one NVML worker alive and gets answers out of it, whatever the driver does.
+
+State machine of a poll: ask; when the worker dies, hangs or answers for nobody, take it down, suspect the GPU that was being read, and
+ask a new worker for the others. A suspect is passed over with growing back-off. An NVML that cannot be used gives no answer but a
+state, and is tried again with back-off, each time by a new process: a library is loaded once per process.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Callable, Mapping
+
+import structlog
+
+from ingest.metrics import NVML_WORKER_ENDS, NVML_WORKER_STARTS
+from ingest.nvml_child import Child, ChildDied
+from ingest.nvml_protocol import EXIT_BASE, EXIT_UNKNOWN, UNKNOWN, Answer, Ask, Happened, Listening
+
+HELLO_WAIT_S = 5.0
+START_GRACE_S = 60.0  # without persistence mode the first init attaches every GPU, which takes seconds each
+MOST_ZOMBIES = 3
+ANSWER_GRACE_S = 1.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
+_STATES = {9: "driver_not_loaded(9)", 12: "library_not_found(12)", 18: "driver_mismatch(18)", UNKNOWN: "nvml_unavailable(999)"}
+_log = structlog.get_logger()
+
+
+class Pause:
+    """A back-off in wall time: 1 s, doubled with every failure up to 60 s, with jitter."""
+
+    def __init__(self, source: random.Random, monotonic_s: Callable[[], float]) -> None:
+        self._random = source
+        self._monotonic_s = monotonic_s
+        self._next_s = _FIRST_PAUSE_S
+        self._over_at_s = 0.0
+
+    def begin(self) -> None:
+        """Start the next, longer pause."""
+        self._over_at_s = self._monotonic_s() + self._next_s * self._random.uniform(0.75, 1.25)
+        self._next_s = min(2 * self._next_s, _LONGEST_PAUSE_S)
+
+    def is_over(self) -> bool:
+        """Tell whether it is time to try again."""
+        return self._monotonic_s() >= self._over_at_s
+
+
+class Supervisor:
+    """The worker of one node, its predecessors that would not die, and the GPUs under suspicion."""
+
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        on_event: Callable[[Happened | Listening], None],
+        *,
+        deadline_s: float,
+        seed: int,
+        monotonic_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.state = "starting"
+        self._environment = environment
+        self._on_event = on_event
+        self._deadline_s = deadline_s
+        self._monotonic_s = monotonic_s
+        self._random = random.Random(seed)  # noqa: S311  # spreads restarts, guards nothing
+        self._pause = self._new_pause()
+        self._suspects: dict[str, Pause] = {}
+        self._child: Child | None = None
+        self._started_s = 0.0
+        self._zombies: list[Child] = []
+        self._asked = 0
+
+    def _new_pause(self) -> Pause:
+        return Pause(self._random, self._monotonic_s)
+
+    def start(self) -> None:
+        """Start a worker, unless one is there, its back-off is not over, or too many will not die."""
+        self._zombies = [child for child in self._zombies if not child.is_gone()]
+        if self._child is not None or not self._pause.is_over():
+            return
+        if len(self._zombies) >= MOST_ZOMBIES:
+            self.state = "hung"
+            return
+        self._child = Child(self._environment, self._on_event)
+        self._started_s = self._monotonic_s()
+        NVML_WORKER_STARTS.inc()
+
+    async def poll(self, tier: str, with_links: bool) -> Answer | None:
+        """Get an answer, if need be from one worker after another; None: `state` says why there is none."""
+        for _ in range(1 + MOST_ZOMBIES):
+            self.start()
+            if self._child is None:
+                return None
+            answer = await self._try(self._child, tier, with_links)
+            if answer is not None:
+                self._settle(answer)
+                return answer
+            if self._child is not None:
+                return None  # still starting
+        return None
+
+    async def _try(self, child: Child, tier: str, with_links: bool) -> Answer | None:
+        """Ask one worker; when it fails it is gone from `_child`, but for one that is still starting."""
+        try:
+            await child.hello(HELLO_WAIT_S)
+        except TimeoutError:
+            if self._monotonic_s() - self._started_s > START_GRACE_S:
+                self._kill(child, [], "hung at start")
+            return None
+        except ChildDied:
+            await self._bury(child)
+            return None
+        self._asked += 1
+        skip = tuple(uuid for uuid, pause in self._suspects.items() if not pause.is_over())
+        ask = Ask(self._asked, tier, with_links, self._deadline_s, skip)
+        try:
+            answer = await child.ask(ask, 2 * self._deadline_s + ANSWER_GRACE_S)
+        except ChildDied:
+            await self._bury(child)
+            return None
+        except TimeoutError:
+            self._kill(child, child.being_read(), "no answer")
+            return None
+        if _is_blocked(answer, skip):
+            self._kill(child, [answer.stuck] if answer.stuck else [], "all GPUs blocked")
+            return None
+        return answer
+
+    async def _bury(self, child: Child) -> None:
+        """Learn from the exit status whether NVML cannot be used or a call has crashed the worker."""
+        self._child = None
+        suspects = child.being_read()
+        status = await child.exit_code()
+        if status is None:
+            self._kill(child, suspects, "would not end")
+        elif status >= EXIT_BASE:
+            code = UNKNOWN if status == EXIT_UNKNOWN else status - EXIT_BASE
+            self.state = _STATES.get(code, f"error({code})")
+            self._pause.begin()
+            NVML_WORKER_ENDS.labels("nvml").inc()
+            _log.warning("nvml_unusable", state=self.state)
+        else:
+            self._suspect(suspects)
+            if not suspects:
+                self._pause.begin()
+            self.state = "crashed"
+            NVML_WORKER_ENDS.labels("crash").inc()
+            _log.warning("nvml_worker_crashed", status=status, signal=_signal_name(status), reading=suspects)
+
+    def _kill(self, child: Child, suspects: list[str], reason: str) -> None:
+        """Take a hung worker down; it may be in uninterruptible sleep, so nobody waits for it."""
+        child.kill()
+        self._zombies.append(child)
+        self._child = None
+        self._suspect(suspects)
+        if not suspects:
+            self._pause.begin()
+        self.state = "hung"
+        NVML_WORKER_ENDS.labels("hang").inc()
+        _log.warning("nvml_worker_killed", reason=reason, reading=suspects)
+
+    def _suspect(self, uuids: list[str]) -> None:
+        for uuid in uuids:
+            self._suspects.setdefault(uuid, self._new_pause()).begin()
+
+    def _settle(self, answer: Answer) -> None:
+        """Note a good answer: whoever answered is no longer under suspicion."""
+        self.state = "ok"
+        self._pause = self._new_pause()
+        for reading in answer.readings:
+            if reading.code != "timeout":
+                self._suspects.pop(reading.seat.gpu_uuid, None)
+
+    async def stop(self) -> None:
+        """Stop the worker."""
+        if self._child is not None:
+            child, self._child = self._child, None
+            await child.stop()
+        self._zombies = [child for child in self._zombies if not child.is_gone()]
+
+
+def _is_blocked(answer: Answer, skip: tuple[str, ...]) -> bool:
+    """Tell a hang that blocks every GPU: a driver lock is held, by the GPU that hung first."""
+    asked = [reading for reading in answer.readings if reading.seat.gpu_uuid not in skip]
+    return len(asked) > 1 and answer.stuck is not None and all(reading.code == "timeout" for reading in asked)
+
+
+def _signal_name(status: int) -> str | None:
+    return signal.Signals(-status).name if status < 0 else None
