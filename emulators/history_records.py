@@ -1,4 +1,4 @@
-"""What is not polled of an emulated fleet's history: topology, inventory, events, jobs, their progress, outcomes, states of the sources."""
+"""What is not polled of an emulated fleet's history: topology, inventory, jobs, their progress, outcomes, states of the sources."""
 
 from __future__ import annotations
 
@@ -8,25 +8,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from emulators.history_events import events
 from emulators.jobs import JobRun
 from emulators.layout import DRIVER_VERSION, HOUR_NS, MINUTE_NS, NS
-from emulators.state import KernelEvent
 from emulators.tickets import Ticket
 from emulators.world import World
 from ingest import schema
 from ingest.lake import table_rows
 from ingest.tables import TIMESTAMP, Record, Table
 
-# Classes of the XIDs that the emulated driver says, as the product's catalogue has them.
-USES = {
-    **dict.fromkeys((46, 48, 62, 64, 74, 79, 95, 110, 119, 154), "label"),
-    **dict.fromkeys((63, 92, 94), "precursor"),
-    **dict.fromkeys((13, 31), "noise"),
-    **dict.fromkeys((43, 45), "exclude"),
-}
-_RECOVERY = {"0x1": 1, "0x2": 2}
-_SAME_LOSS_NS = 60 * NS
 _LAG_NS = 200_000_000  # between an event and its record
+_AWAY = {"nvml": "driver_not_loaded(9)", "exporter": "error(503)"}
 
 
 def rows_of(table: Table, records: Sequence[Record]) -> pa.Table:
@@ -68,81 +60,6 @@ def inventory(world: World, until_ns: int) -> Iterator[schema.InventoryRow]:
             yield schema.InventoryRow(observed_at_ns=came_ns, received_at_ns=came_ns + _LAG_NS, action="insert", **seat, **about)
         if gpu.removed_ns is not None and gpu.removed_ns < until_ns:
             yield schema.InventoryRow(observed_at_ns=gpu.removed_ns, received_at_ns=gpu.removed_ns + _LAG_NS, action="remove", **seat)
-
-
-def events(world: World, until_ns: int) -> Iterator[schema.Event]:
-    """Say what the kernel logs said, and which maintenance was announced."""
-    logs = {node.name: _KernelLog(world) for node in world.nodes}
-    for event in world.events:
-        if event.at_ns >= until_ns:
-            break
-        record = logs[event.node].take(event)
-        if record is not None and event.at_ns >= world.spec.start_ns:
-            yield record
-    for outage in world.maintenance:
-        if outage.announced_ns < until_ns:
-            yield schema.Event(
-                node=outage.node,
-                observed_at_ns=outage.announced_ns,
-                received_at_ns=outage.announced_ns + _LAG_NS,
-                source="api",
-                kind="maintenance",
-                detail=f"host down from {outage.start_ns // NS} to {outage.end_ns // NS}",
-            )
-
-
-class _KernelLog:
-    """One node's log as its reader would have taken it: sequence numbers, and one event per loss of the bus."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._boot_id: str | None = None
-        self._seq = 0
-        self._named: set[str] = set()
-        self._losses: dict[str, int] = {}
-
-    def take(self, event: KernelEvent) -> schema.Event | None:
-        """Turn one event into a record; None for what the reader does not record."""
-        if event.kind == "boot":
-            self._boot_id = self._world.boot_id(event.node, event.at_ns)
-            self._seq = 2  # the kernel's banner and the driver's
-            self._named.clear()
-            return None
-        if event.kind == "xid" and event.gpu_uuid is not None and event.gpu_uuid not in self._named:
-            self._named.add(event.gpu_uuid)
-            self._seq += 2
-        seq, self._seq = self._seq, self._seq + 1
-        assert event.pci is not None, "BUG: an event of a GPU without its address"
-        lost_ns = self._losses.get(event.pci)
-        if event.kind == "bus_loss":
-            self._losses[event.pci] = event.at_ns
-        elif event.code == 79 and lost_ns is not None and event.at_ns - lost_ns < _SAME_LOSS_NS:
-            return None
-        return self._record(event, seq)
-
-    def _record(self, event: KernelEvent, seq: int) -> schema.Event:
-        code = 79 if event.kind == "bus_loss" else event.code
-        words = event.message.split()
-        link = int(words[6].partition("(")[0]) if code == 74 else None
-        return schema.Event(
-            node=event.node,
-            observed_at_ns=event.at_ns,
-            received_at_ns=event.at_ns + _LAG_NS,
-            source="kernel_log",
-            boot_id=self._boot_id,
-            kind=event.kind,
-            gpu_uuid=event.gpu_uuid,
-            pci=event.pci,
-            code=code,
-            use=USES.get(code or 0, "unknown"),
-            root_code=event.caused_by,
-            is_sympathetic=True if code == 45 else None,
-            link=link,
-            recovery_action=_RECOVERY.get(words[7]) if code == 154 else None,
-            recovery_action_before=0 if code == 154 else None,
-            kernel_seq=seq,
-            detail=event.message,
-        )
 
 
 def jobs(world: World, until_ns: int) -> Iterator[schema.Job]:
@@ -225,7 +142,7 @@ def source_states(world: World, until_ns: int) -> Iterator[schema.SourceState]:
     """Say every hour that a node's telemetry is there, and when it went away and came back with its node."""
     changes: dict[int, list[tuple[int, str]]] = {node.index: [] for node in world.nodes}
     for index, from_ns, up_ns in world.timeline.downs:
-        changes[index] += [(from_ns, "unreachable"), (up_ns, "ok")]
+        changes[index] += [(from_ns, "away"), (up_ns, "ok")]
     for node in world.nodes:
         state, waiting = "ok", sorted(changes[node.index])
         hours = [(int(at_ns), "") for at_ns in np.arange(world.spec.start_ns, until_ns, HOUR_NS)]
@@ -233,15 +150,15 @@ def source_states(world: World, until_ns: int) -> Iterator[schema.SourceState]:
             if at_ns >= until_ns:
                 break
             state = changed or state
-            seen = world.spec.gpus_per_node if state == "ok" else 0
+            is_away = state == "away"
             yield schema.SourceState(
                 node=node.name,
                 observed_at_ns=at_ns,
                 received_at_ns=at_ns,
                 source=node.source,
-                state=state,
+                state=_AWAY[node.source] if is_away else state,
                 expected=world.spec.gpus_per_node,
-                seen=seen,
+                seen=0 if is_away else world.spec.gpus_per_node,
             )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,10 +19,20 @@ from emulators.world import World
 from ingest.schema import CHASSIS_READINGS, GPU_SAMPLES, LINK_SAMPLES
 from ingest.tables import Table
 
-COLD_NS = 6 * HOUR_NS  # how often the NVML agent reads what hardly changes, and the links
-# What our counters file asks of an exporter does not include these; the NVML agent reads them all.
-NOT_ON_THE_PAGE = frozenset({"uptime_s", "pcie_l0_to_recovery_total", "nvlink_active"})
-NOT_IN_NVML = frozenset({"xid_last"})
+COLD_NS, LINK_SUMS_NS = 6 * HOUR_NS, HOUR_NS  # how often the NVML agent reads what hardly changes, and sums up the links
+# Every page of an exporter has all that our counters file asks for; the NVML agent reads in tiers, and more.
+_TIERS: dict[str, dict[str, int]] = {
+    "nvml": {"warm": NS, "links": LINK_SUMS_NS, "cold": COLD_NS},
+    "exporter": {"warm": NS, "links": NS, "cold": NS},
+}
+_TIER_OF = {
+    **dict.fromkeys(("nvlink_active", "nvlink_crc_total", "nvlink_replay_total", "nvlink_recovery_total"), "links"),
+    **dict.fromkeys(("remap_banks_low", "remap_banks_none", "sram_threshold_exceeded", "ecc_mode"), "cold"),
+}
+_UNREAD = {
+    "exporter": frozenset({"uptime_s", "pcie_l0_to_recovery_total", "nvlink_active"}),
+    "nvml": frozenset({"xid_last"}),
+}
 
 
 @dataclass(frozen=True)
@@ -78,26 +88,24 @@ class SampleHistory:
         slots = self._world.spec.gpus_per_node
         order = _by_gpu(polls.nodes, slots)
         poll = order // slots
-        is_seen = ~(read["is_lost"] | read["is_hidden"]).ravel()[order]
-        is_cold = (polls.read_ns % COLD_NS == 0)[poll]
+        is_lost, is_hidden = (read[name].ravel()[order] for name in ("is_lost", "is_hidden"))
+        due = {name: (polls.read_ns % every_ns == 0)[poll] for name, every_ns in _TIERS[source].items()}
+        is_seen = ~(is_lost | is_hidden)
         rows = self._identity(source, polls, read, order) | {
-            "tier": _constant("warm", "cold", is_cold if source == "nvml" else np.zeros(len(poll), bool)),
-            "gpu_index": pa.array(order % slots),
-            "gpu_present": pa.array(is_seen),
+            "tier": _either("warm", "cold", due["cold"] & (source == "nvml")),
+            "gpu_index": pa.array(order % slots, mask=is_hidden if source == "nvml" else None),
+            "gpu_present": pa.array(~is_hidden if source == "nvml" else is_seen),
+            "gpu_model": _optional(self._world.gpus[0].model, due["cold"]),
+            "driver_version": _optional(DRIVER_VERSION, due["cold"]),
         }
-        hidden = None if is_seen.all() else ~is_seen
-        unread = NOT_ON_THE_PAGE if source == "exporter" else NOT_IN_NVML
-        for name, values in read.items():
-            if name in GPU_SAMPLES.names and name not in unread:
-                rows[name] = pa.array(values.ravel()[order], mask=hidden)
-        if source == "exporter":
-            code = read["xid_last"].ravel()[order]
-            rows["xid_last"] = pa.array(code, mask=(code < 0) | ~is_seen)
-        known = is_seen if source == "exporter" else is_seen & is_cold
-        rows["ecc_mode"] = pa.array(np.ones(len(poll), bool), mask=~known)
-        described = np.ones(len(poll), bool) if source == "exporter" else is_cold
-        rows["gpu_model"] = _optional(self._world.gpus[0].model, described)
-        rows["driver_version"] = _optional(DRIVER_VERSION, described)
+        values = {name: column.ravel()[order] for name, column in read.items() if name in GPU_SAMPLES.names and name not in _UNREAD[source]}
+        for name, column in (values | {"ecc_mode": np.ones(len(poll), bool)}).items():
+            is_there = is_seen & due[_TIER_OF.get(name, "warm")]
+            rows[name] = pa.array(column, mask=None if is_there.all() else ~is_there)
+        if source == "exporter":  # no series before the first XID
+            rows["xid_last"] = pa.array(values["xid_last"], mask=(values["xid_last"] < 0) | ~is_seen)
+        elif is_lost.any():
+            rows["quality"] = _lost(is_lost, due["cold"], [name for name in values if _TIER_OF.get(name) != "links"])
         return _rows(GPU_SAMPLES, rows)
 
     def _identity(self, source: str, polls: Polls, read: Columns, order: Ints) -> dict[str, Any]:
@@ -117,7 +125,7 @@ class SampleHistory:
         return rows
 
     def link_samples(self, from_ns: int, until_ns: int) -> pa.Table:
-        """Read all NVLinks as often as the NVML agent reads its cold tier; an exporter page has none of them."""
+        """Read all NVLinks every six hours; an exporter's page has none of them."""
         polls = self.polls("nvml", from_ns, until_ns, COLD_NS)
         timeline, slots = self._world.timeline, self._world.spec.gpus_per_node
         links = self._world.telemetry.links(polls.nodes, polls.read_ns)
@@ -216,16 +224,26 @@ def _by_gpu(nodes: Ints, slots: int) -> Ints:
     return np.lexsort((poll, slot, nodes[poll]))
 
 
-def _named(names: pa.Array, codes: Ints) -> pa.Array:
-    return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), names)
+def _named(names: pa.Array, codes: Ints, *, is_there: Flags | None = None) -> pa.Array:
+    missing = None if is_there is None or is_there.all() else ~is_there
+    return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32), mask=missing), names)
 
 
 def _optional(text: str, is_there: Flags) -> pa.Array:
-    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(is_there), np.int32), mask=~is_there), pa.array([text]))
+    return _named(pa.array([text]), np.zeros(len(is_there), np.int64), is_there=is_there)
 
 
-def _constant(usual: str, other: str, is_other: Flags) -> pa.Array:
-    return pa.DictionaryArray.from_arrays(pa.array(is_other.astype(np.int32)), pa.array([usual, other]))
+def _either(usual: str, other: str, is_other: Flags) -> pa.Array:
+    return _named(pa.array([usual, other]), is_other.astype(np.int64))
+
+
+def _lost(is_lost: Flags, is_cold: Flags, columns: Sequence[str]) -> pa.Array:
+    """Say of every field of a lost GPU, in the tier of the poll, that it was lost."""
+    said = {cold: [(name, "lost") for name in columns if cold or _TIER_OF.get(name) != "cold"] for cold in (False, True)}
+    maps: list[list[tuple[str, str]] | None] = [None] * len(is_lost)
+    for row in np.nonzero(is_lost)[0]:
+        maps[row] = said[bool(is_cold[row])]
+    return pa.array(maps, pa.map_(pa.string(), pa.string()))
 
 
 def _timestamps(times_ns: Ints) -> pa.Array:
