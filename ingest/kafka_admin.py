@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from kafka.admin import KafkaAdminClient
@@ -38,7 +39,7 @@ _CAUSES = (  # what the library logs, what it means, how to mend it
 
 
 @dataclass(frozen=True, kw_only=True)
-class KafkaSettings:
+class KafkaConnection:
     """How to reach a cluster; names and values as in Kafka's own clients."""
 
     bootstrap: str
@@ -49,7 +50,7 @@ class KafkaSettings:
     sasl_mechanism: str | None = None
     username: str | None = None
     password: str | None = None
-    ca_file: str | None = None
+    ca_file: str | Path | None = None
 
     def topic(self, table: str) -> str:
         """Name the topic of a table."""
@@ -65,7 +66,7 @@ class KafkaSettings:
         if self.security_protocol.startswith("SASL"):
             options |= {"sasl_mechanism": self.sasl_mechanism, "sasl_plain_username": self.username, "sasl_plain_password": self.password}
         if self.ca_file:
-            options["ssl_cafile"] = self.ca_file
+            options["ssl_cafile"] = str(self.ca_file)
         return options
 
 
@@ -77,7 +78,7 @@ def check_codecs() -> None:
 
 
 @contextmanager
-def connect(settings: KafkaSettings) -> Iterator[KafkaAdminClient]:
+def connect(settings: KafkaConnection) -> Iterator[KafkaAdminClient]:
     """Give an admin client; raises BusUnavailable with the reason and the mend in one line."""
     check_codecs()
     with _causes() as heard:
@@ -94,7 +95,12 @@ def connect(settings: KafkaSettings) -> Iterator[KafkaAdminClient]:
 
 
 def create_topics(
-    settings: KafkaSettings, *, partitions: int, replication: int, configs: Mapping[str, str] | None = None, tables: Iterable[str] = TABLES
+    settings: KafkaConnection,
+    *,
+    partitions: int,
+    replication: int,
+    configs: Mapping[str, str] | None = None,
+    tables: Iterable[str] = TABLES,
 ) -> list[str]:
     """Create the topics that do not exist yet and give their names; waits until they can be written."""
     wanted = [settings.topic(table) for table in (*tables, REJECTED)]
@@ -107,7 +113,7 @@ def create_topics(
     return missing
 
 
-def stream_prefixes(settings: KafkaSettings, tables: Iterable[str]) -> dict[str, str]:
+def stream_prefixes(settings: KafkaConnection, tables: Iterable[str]) -> dict[str, str]:
     """Name the tables' streams, by topic: cluster id and topic id, so that a topic created anew is another stream; all must exist."""
     wanted = {settings.topic(table) for table in tables}
     with connect(settings) as client:

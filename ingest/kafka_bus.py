@@ -19,9 +19,11 @@ from kafka.structs import OffsetAndMetadata
 
 from ingest.bus import Delivery, Refusal, rejected_of
 from ingest.errors import BusUnavailable, StreamsMoved
-from ingest.kafka_admin import REJECTED, KafkaSettings, stream_prefixes
+from ingest.kafka_admin import REJECTED, KafkaConnection, stream_prefixes
 from ingest.schema import TABLES
 from ingest.spool import Spooled
+
+__all__ = ["KafkaConnection", "KafkaPublisher", "KafkaRejects", "KafkaSubscriber"]
 
 _FOR_EVER_MS = 2**31 - 1
 _TOO_LARGE = (MessageSizeTooLargeError, RecordListTooLargeError)
@@ -31,7 +33,7 @@ _log = structlog.get_logger()
 class KafkaPublisher:
     """A producer that is made at the first message: a collector starts without a broker."""
 
-    def __init__(self, settings: KafkaSettings) -> None:
+    def __init__(self, settings: KafkaConnection) -> None:
         self._settings = settings
         self._producer: KafkaProducer | None = None
         self._known: set[str] = set()
@@ -91,7 +93,7 @@ class KafkaPublisher:
 class KafkaSubscriber(ConsumerRebalanceListener):  # type: ignore[misc]  # the library has no types
     """A member of the group of writers; reads the topics of the given tables."""
 
-    def __init__(self, settings: KafkaSettings, *, tables: Collection[str] = tuple(TABLES), max_messages: int = 5000) -> None:
+    def __init__(self, settings: KafkaConnection, *, tables: Collection[str] = tuple(TABLES), max_messages: int = 5000) -> None:
         self._settings = settings
         self._tables = {settings.topic(table): table for table in tables}
         self._max_messages = max_messages
@@ -174,7 +176,7 @@ class KafkaSubscriber(ConsumerRebalanceListener):  # type: ignore[misc]  # the l
 class KafkaRejects:
     """Keep rejected messages in the topic `rejected`."""
 
-    def __init__(self, settings: KafkaSettings) -> None:
+    def __init__(self, settings: KafkaConnection) -> None:
         self._settings = settings
         self._producer: KafkaProducer | None = None
 

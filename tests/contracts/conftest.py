@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ingest.kafka_admin import KafkaSettings, create_topics
+from ingest.kafka_admin import KafkaConnection, create_topics
 
 SERVICES = Path(__file__).parent.parent / "services"
 JARS = Path(os.environ.get("KAFKA_LIB", Path.home() / ".cache" / "forewarn" / "kafka"))
@@ -50,9 +50,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture
-def kafka(broker: str) -> KafkaSettings:
+def kafka(broker: str) -> KafkaConnection:
     """Give topics of its own to a test."""
     name = uuid.uuid4().hex[:8]
-    settings = KafkaSettings(bootstrap=broker, prefix=f"t{name}", group=f"g{name}")
+    settings = KafkaConnection(bootstrap=broker, prefix=f"t{name}", group=f"g{name}")
     create_topics(settings, partitions=3, replication=1, tables=("events", "gpu_samples"))
     return settings

@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 from ingest.bus import Delivery, DirectBus, FileRejects, Subscriber
-from ingest.kafka_admin import KafkaSettings
+from ingest.kafka_admin import KafkaConnection
 from ingest.kafka_bus import KafkaPublisher, KafkaSubscriber
 from ingest.lake import Lake
 from ingest.messages import decode
@@ -25,7 +25,7 @@ DAY = 1_750_000_000_000_000_000
 class Pipe:
     """A spool with a way to its subscribers."""
 
-    def __init__(self, directory: Path, settings: KafkaSettings | None) -> None:
+    def __init__(self, directory: Path, settings: KafkaConnection | None) -> None:
         self.directory = directory
         self.settings = settings
         self.spool = Spool(directory / "spool")
@@ -157,7 +157,7 @@ def test_the_lake_holds_every_row_once_although_the_writer_starts_anew_again_and
 
 
 @pytest.mark.kafka
-def test_a_killed_collector_sends_twice_and_the_lake_has_it_once(kafka: KafkaSettings, tmp_path: Path) -> None:
+def test_a_killed_collector_sends_twice_and_the_lake_has_it_once(kafka: KafkaConnection, tmp_path: Path) -> None:
     """Messages that the broker has and the spool could not release are sent again and dropped by their number."""
     pipe = Pipe(tmp_path, kafka)
     for number in range(10):
