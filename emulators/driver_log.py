@@ -57,6 +57,7 @@ _VARIANTS = {
     "gpu_faulty": (("gpu_faulty halt", 0.5), ("gpu_faulty timeout", 0.3), ("gpu_faulty security", 0.2)),
     "thermal": (("thermal halt", 0.4), ("thermal off", 0.2), ("", 0.4)),
 }
+PEER_SHARE = 0.14  # NVLink errors that the neighbour reports as well (Delta)
 _NEEDS_REBOOT = frozenset({"gsp", "fell_off_bus"})
 
 
@@ -90,6 +91,9 @@ class DriverLog:
             yield self._xid(failure.failed_ns + int(after_s * 1000) * MS_NS, seat, code, cause=cause, link=link_of(failure))
         if failure.mode == "fell_off_bus":
             yield self._bus_loss(failure.failed_ns, seat)
+        if failure.mode == "nvlink" and self._coin("peer", failure) < PEER_SHARE:
+            peer = seat - failure.slot + (failure.slot + 1) % self._spec.gpus_per_node
+            yield self._xid(failure.failed_ns + 300 * MS_NS, peer, 74, link=link_of(failure))
         if script:
             action = _REBOOT if failure.mode in _NEEDS_REBOOT else _RESET
             yield self._xid(failure.failed_ns + 2 * NS, seat, 154, text=action)
@@ -100,9 +104,12 @@ class DriverLog:
             return "hbm_ue failed"
         if variants is None:
             return failure.mode
-        coin = draws.uniform(draws.key_of(self._spec.seed, "variant", failure.unit, failure.failed_ns))[0]
+        coin = self._coin("variant", failure)
         edges = np.cumsum([share for _, share in variants])
         return variants[int(np.searchsorted(edges, coin, side="right"))][0]
+
+    def _coin(self, name: str, failure: Failure) -> float:
+        return float(draws.uniform(draws.key_of(self._spec.seed, name, failure.unit, failure.failed_ns))[0])
 
     def _of_crash(self, run: JobRun) -> Iterator[KernelEvent]:
         """Let a third of the jobs that fail leave application XIDs, on one GPU or on all GPUs of a node within seconds."""

@@ -1,27 +1,23 @@
 """Ground truth of an emulated fleet: when what fails, whether it could be seen coming, and how long the repair takes.
 
-One random stream per (node, mode): failure times invert the cumulative hazard of unit-exponential gaps, so that policies are compared
-on the same failures. What falls into a node's down time does not happen; a repair that did not help is a failure of the same part soon
+What falls into a node's down time does not happen; a repair that did not help is a failure of the same part soon
 after, and the primary rates are lowered so that the table's totals include them.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from emulators import draws
-from emulators.draws import Floats, Ints
-from emulators.frailty import SLOT_FACTORS, Hazards, cumulative_hours
-from emulators.layout import DAY_NS, HOUR_NS, MINUTE_NS, MS_NS, NodeInfo, WorldSpec
-from emulators.modes import MODES, Lead, Mode, rates
+from emulators.failure_times import Candidate, draw_candidates
+from emulators.frailty import SLOT_FACTORS, Hazards
+from emulators.layout import HOUR_NS, MINUTE_NS, MS_NS, NodeInfo, WorldSpec
+from emulators.modes import MODES, Lead, Mode
 
 LINGERING = frozenset({"sdc", "pcie_degraded"})  # nobody notices at once: the node stays in service for days
-INCIDENTS = {"power": "psu_vr", "leaf_switch": "switch_cable", "rack": "thermal"}
-INCIDENT_YEARS = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,26 +72,9 @@ class Faults:
     maintenance: tuple[Maintenance, ...]
 
 
-@dataclass(frozen=True, order=True)
-class _Candidate:
-    at_ns: int
-    mode: str
-    stream: int  # number within the (node, mode) stream
-    repeats: int = 0
-    slot: int = -1
-    incident: str = ""
-
-
 def draw_faults(spec: WorldSpec, nodes: tuple[NodeInfo, ...], hazards: Hazards) -> Faults:
     """Draw the life of a fleet."""
-    candidates: list[list[_Candidate]] = [[] for _ in nodes]
-    for mode_id, rate in rates(spec.profile, spec.profile_scope).items():
-        mode = MODES[mode_id]
-        per_hour = rate / 24_000.0 * spec.rate_scale * (1.0 - mode.repeat_p)
-        for node, stream, at_ns in zip(*_stream(spec, hazards, mode_id, per_hour), strict=True):
-            candidates[node].append(_Candidate(int(at_ns), mode_id, int(stream)))
-    if spec.domain_incidents:
-        _add_incidents(spec, nodes, candidates)
+    candidates = draw_candidates(spec, nodes, hazards)
     failures: list[Failure] = []
     job_faults: list[JobFault] = []
     maintenance: list[Maintenance] = []
@@ -114,60 +93,10 @@ def _numbered(failure: Failure, number: int) -> Failure:
     return Failure(**{**failure.__dict__, "number": number})
 
 
-def _stream(spec: WorldSpec, hazards: Hazards, mode: str, per_hour: float) -> tuple[Ints, Ints, Ints]:
-    """Give (node, number in the stream, time) of every primary failure of a mode, by inversion of the cumulative hazard."""
-    grid, hours = cumulative_hours(spec, hazards)
-    rate = per_hour * hazards.of(mode)
-    most = float((rate * hours[:, -1]).max())
-    count = int(most + 6.0 * np.sqrt(most) + 8)
-    index = np.arange(len(rate))
-    gaps = draws.exponential(draws.key_of(spec.seed, "failure", mode), index[:, None], np.arange(count)[None, :])
-    with np.errstate(divide="ignore"):
-        reached = np.cumsum(gaps, axis=1) / rate[:, None]
-    node, stream = np.nonzero(reached < hours[:, -1:])
-    at_h = _interpolate(grid, hours, node, reached[node, stream])
-    return node, stream, spec.start_ns + (at_h * 3_600_000).astype(np.int64) * MS_NS
-
-
-def _interpolate(grid: Floats, hours: Floats, node: Ints, wanted: Floats) -> Floats:
-    """Invert each node's piecewise linear cumulative hours at the wanted values."""
-    offset = hours[:, -1].max() + 1.0
-    flat = (hours + offset * np.arange(len(hours))[:, None]).ravel()
-    left = np.searchsorted(flat, wanted + offset * node, side="right") - 1 - node * hours.shape[1]
-    left = np.clip(left, 0, hours.shape[1] - 2)
-    low, high = hours[node, left], hours[node, left + 1]
-    share = np.divide(wanted - low, high - low, out=np.zeros_like(wanted), where=high > low)
-    at: Floats = grid[left] + share * (grid[left + 1] - grid[left])
-    return at
-
-
-def _add_incidents(spec: WorldSpec, nodes: tuple[NodeInfo, ...], candidates: list[list[_Candidate]]) -> None:
-    """Let a power shelf, a leaf switch or a rack's cooling take most of its members down within minutes, once in two years."""
-    for kind, mode in INCIDENTS.items():
-        for domain in sorted({getattr(node, kind) for node in nodes}):
-            for number, at_ns in enumerate(_incident_times(spec, domain)):
-                key = draws.key_of(spec.seed, "incident", domain, number)
-                share = 0.3 + 0.7 * draws.uniform(key)[0]
-                for node in nodes:
-                    if getattr(node, kind) == domain and draws.uniform(key, node.index, 1)[0] < share:
-                        late_ns = int(draws.uniform(key, node.index, 2)[0] * 600_000) * MS_NS
-                        candidates[node.index].append(_Candidate(at_ns + late_ns, mode, -1 - number, incident=domain))
-
-
-def _incident_times(spec: WorldSpec, domain: str) -> Iterator[int]:
-    key = draws.key_of(spec.seed, "incidents", domain)
-    at_days = 0.0
-    for number in range(1000):
-        at_days += INCIDENT_YEARS * 365.0 * draws.exponential(key, number)[0]
-        if at_days >= spec.days:
-            return
-        yield spec.start_ns + int(at_days * DAY_NS / MS_NS) * MS_NS
-
-
 class _Life:
     """One node's life in the order of time."""
 
-    def __init__(self, spec: WorldSpec, node: NodeInfo, candidates: list[_Candidate]) -> None:
+    def __init__(self, spec: WorldSpec, node: NodeInfo, candidates: list[Candidate]) -> None:
         self._spec = spec
         self._node = node
         self._queue = candidates
@@ -185,7 +114,7 @@ class _Life:
             if candidate.at_ns >= self._up_ns:
                 self._happen(candidate, MODES[candidate.mode])
 
-    def _happen(self, candidate: _Candidate, mode: Mode) -> None:
+    def _happen(self, candidate: Candidate, mode: Mode) -> None:
         name, index = self._node.name, self._node.index
         if mode.scope == "job":
             self.job_faults.append(JobFault(mode=mode.id, node=name, node_index=index, at_ns=candidate.at_ns))
@@ -198,7 +127,7 @@ class _Life:
         else:
             self._fail(candidate, mode)
 
-    def _fail(self, candidate: _Candidate, mode: Mode) -> None:
+    def _fail(self, candidate: Candidate, mode: Mode) -> None:
         slot = self._slot(candidate) if mode.scope == "gpu" else None
         failed_ns, down_ns = candidate.at_ns, self._down_ns(candidate, mode)
         repaired_ns = down_ns + int(self._repair_h(candidate, mode) * 3_600_000) * MS_NS
@@ -227,34 +156,34 @@ class _Life:
         )
         self.failures.append(failure)
         self._up_ns = self._up_of_slot[slot] = repaired_ns
-        if not candidate.incident and self._uniform(candidate, "repeat") < mode.repeat_p:
+        if not candidate.incident and self._uniform(candidate, "repeat") < self._spec.repeat_scale * mode.repeat_p:
             self._repeat(candidate, slot if slot is not None else -1)
 
-    def _repeat(self, candidate: _Candidate, slot: int) -> None:
+    def _repeat(self, candidate: Candidate, slot: int) -> None:
         """Let the same part fail again, a median of 20 h after the repair (Summit's gaps between double-bit errors)."""
         gap_h = 20.0 * np.exp(1.0 * draws.normal(self._key(candidate), draws.key_of(0, "gap"))[0])
         at_ns = self._up_ns + int(gap_h * 3_600_000) * MS_NS
         if at_ns < self._spec.until_ns:
-            heapq.heappush(self._queue, _Candidate(at_ns, candidate.mode, candidate.stream, candidate.repeats + 1, slot))
+            heapq.heappush(self._queue, Candidate(at_ns, candidate.mode, candidate.stream, candidate.repeats + 1, slot))
 
-    def _is_visible(self, candidate: _Candidate, mode: Mode) -> bool:
+    def _is_visible(self, candidate: Candidate, mode: Mode) -> bool:
         share = self._spec.shares.get(mode.id, mode.share) * self._spec.precursor_share_scale
         return self._uniform(candidate, "visible") < share
 
-    def _slot(self, candidate: _Candidate) -> int:
+    def _slot(self, candidate: Candidate) -> int:
         if candidate.slot >= 0:
             return candidate.slot
         slots = self._spec.gpus_per_node
         weights = np.resize(SLOT_FACTORS, slots) if self._spec.heterogeneity else np.ones(slots)
         return int(np.searchsorted(np.cumsum(weights) / weights.sum(), self._uniform(candidate, "slot"), side="right"))
 
-    def _lead_h(self, candidate: _Candidate, lead: Lead) -> float:
+    def _lead_h(self, candidate: Candidate, lead: Lead) -> float:
         if lead.is_uniform:
             return lead.low_h + (lead.high_h - lead.low_h) * self._uniform(candidate, "lead")
         drawn = lead.median_h * np.exp(lead.sigma * draws.normal(self._key(candidate), draws.key_of(0, "lead"))[0])
         return float(np.clip(drawn, lead.low_h, lead.high_h))
 
-    def _down_ns(self, candidate: _Candidate, mode: Mode) -> int:
+    def _down_ns(self, candidate: Candidate, mode: Mode) -> int:
         """Tell when the node goes down: at once with its own parts, minutes after a GPU's failure, days after a silent one."""
         late = self._uniform(candidate, "down")
         if mode.id in LINGERING:
@@ -263,16 +192,16 @@ class _Life:
             return candidate.at_ns + 2 * MINUTE_NS + int(late * 600) * 1000 * MS_NS
         return candidate.at_ns
 
-    def _repair_h(self, candidate: _Candidate, mode: Mode) -> float:
+    def _repair_h(self, candidate: Candidate, mode: Mode) -> float:
         """Draw the time to repair: lognormal, median 2.2 h (Delta); one in ten by hand, 1-3 days; a hung GSP up to 23 h."""
         if mode.id != "gsp" and self._uniform(candidate, "manual") < 0.1:
             return 24.0 + 48.0 * self._uniform(candidate, "manual hours")
         drawn = 2.2 * np.exp(0.8 * draws.normal(self._key(candidate), draws.key_of(0, "repair"))[0])
         return float(np.clip(drawn, 0.2, 23.0))
 
-    def _uniform(self, candidate: _Candidate, name: str) -> float:
+    def _uniform(self, candidate: Candidate, name: str) -> float:
         return float(draws.uniform(self._key(candidate), draws.key_of(0, name))[0])
 
-    def _key(self, candidate: _Candidate) -> int:
+    def _key(self, candidate: Candidate) -> int:
         stream = candidate.incident or candidate.stream
         return draws.key_of(self._spec.seed, candidate.mode, self._node.index, stream, candidate.repeats)

@@ -21,6 +21,7 @@ MODE_DOMAIN_SHAPE = 5.0
 POSITION_TOP = 3.3  # air-cooled racks, bottom to top 1 : 2 : 3.3
 SLOT_FACTORS = (1.0, 1.08, 0.4, 0.3, 1.0, 1.08, 0.4, 0.3)  # Titan's four positions of a board, twice
 LOT_SIGMA = 0.5
+NEW_DAYS = 60
 DEFECTIVE_LOT_FACTOR = 10.0
 
 
@@ -105,7 +106,7 @@ def _over_days(spec: WorldSpec, nodes: tuple[NodeInfo, ...], days: int) -> Float
 def commissioned_days_before(spec: WorldSpec, index: Ints) -> Floats:
     """Tell the age of nodes at the start: one in ten is new, the others are one to two years old."""
     is_new = draws.uniform(draws.key_of(spec.seed, "new"), index) < 0.1
-    fresh = 60 * draws.uniform(draws.key_of(spec.seed, "age"), index)
+    fresh = NEW_DAYS * draws.uniform(draws.key_of(spec.seed, "age"), index)
     return np.where(is_new, fresh, 365 + 365 * draws.uniform(draws.key_of(spec.seed, "age"), index))
 
 

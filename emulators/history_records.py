@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from emulators.history_events import events
-from emulators.jobs import JobRun
+from emulators.jobs import JobRun, slowdown
 from emulators.layout import DRIVER_VERSION, HOUR_NS, MINUTE_NS, NS
 from emulators.tickets import Ticket
 from emulators.world import World
@@ -104,15 +104,15 @@ def job_progress(world: World, until_ns: int) -> Iterator[schema.JobProgress]:
             continue
         every_ns = max(int(run.checkpoint_interval_s) * NS, 30 * MINUTE_NS)
         for at_ns in range(max(run.started_ns, world.spec.start_ns) + every_ns, min(run.ended_ns, until_ns), every_ns):
-            step_s = 6.0 + run.gpus / 32.0
+            step_s, slow = 6.0 + run.gpus / 32.0, slowdown(run, at_ns)
             yield schema.JobProgress(
                 node=run.nodes[0],
                 **_at(at_ns),
                 source="slurm",
                 job_id=run.job_id,
                 step=int((at_ns - run.started_ns) / NS / step_s),
-                step_time_s=step_s,
-                flop_utilisation_ratio=round(0.45 * run.util_ratio, 3),
+                step_time_s=round(step_s * slow, 3),
+                flop_utilisation_ratio=round(0.45 * run.util_ratio / slow, 3),
                 checkpoint_at_ns=run.last_checkpoint_ns(at_ns),
             )
 

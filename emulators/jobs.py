@@ -12,12 +12,16 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from emulators import draws
 from emulators.faults import JobFault
 from emulators.layout import MINUTE_NS, NS, NodeInfo, WorldSpec
 from emulators.submissions import Job, Traits, submit
 
 SHARED_SHARE = 0.10  # nodes that take jobs smaller than a node
 BACKFILL_DEPTH = 8
+SLOW_NODES = 8
 _RESTART_LOSS_NS = 30 * MINUTE_NS  # work done again after a node failure
 
 
@@ -48,6 +52,17 @@ class JobRun(Traits):
         every_ns = int(self.checkpoint_interval_s * NS)
         done = (min(at_ns, self.ended_ns) - self.started_ns) // every_ns
         return self.started_ns + done * every_ns if done > 0 else None
+
+
+def slowdown(run: JobRun, at_ns: int) -> float:
+    """Tell how many times longer a step takes: large jobs have slow spells of half an hour or more (Greyhound), few others."""
+    key = draws.key_of(0, "slow", run.job_id, run.restarts)
+    has_spell, start, length, depth = draws.uniform(key, np.arange(4))
+    if has_spell > (0.4 if len(run.nodes) >= SLOW_NODES else 0.02):
+        return 1.0
+    from_ns = run.started_ns + start * (run.ended_ns - run.started_ns)
+    is_slow = from_ns <= at_ns < from_ns + (24 + 48 * length) * MINUTE_NS
+    return float(1.0 / (0.9 - 0.5 * depth)) if is_slow else 1.0
 
 
 @dataclass

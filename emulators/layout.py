@@ -38,6 +38,7 @@ class WorldSpec:
     lemon_factor: float = 50.0
     multiplier_cap: float | None = None  # bound on a node's hazard over the fleet's mean
     defective_lot: bool = False
+    repeat_scale: float = 1.0  # of the probability that a repair does not help
     domain_incidents: bool = True
     firmware_waves: bool = True
     replaces_gpus: bool = True
@@ -58,7 +59,7 @@ class WorldSpec:
     @classmethod
     def show(cls, **changes: Any) -> WorldSpec:
         """Give a fleet that ages about 60 times as fast, in a mix rich in precursors: 48 nodes lose about 500 in 60 days."""
-        return replace(cls(profile="show", rate_scale=62.0, multiplier_cap=3.0), **changes)
+        return replace(cls(profile="show", rate_scale=68.0, multiplier_cap=3.0), **changes)
 
 
 @dataclass(frozen=True, kw_only=True)
