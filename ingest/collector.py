@@ -94,7 +94,8 @@ class Collector:
         tasks = [asyncio.create_task(self._follow(source, stop), name=source.name) for source in self._sources]
         try:
             await stop.wait()
-            await asyncio.wait(tasks, timeout=self._flush_s)
+            if tasks:
+                await asyncio.wait(tasks, timeout=self._flush_s)
         finally:
             for task in (beating, *tasks):
                 task.cancel()

@@ -233,7 +233,7 @@ def test_what_cannot_be_imported_is_said(tmp_path: Path) -> None:
 def test_reads_months_also_where_a_spreadsheet_mangled_them(
     text: str | None, first: tuple[int, int] | None, after: tuple[int, int] | None
 ) -> None:
-    """ "2-May" is May 2002."""
+    """Month and year are told apart by which of them is a name."""
     assert month_of(text) == (first and datetime(*first, 1, tzinfo=UTC))
     assert month_of(text, is_end=True) == (after and datetime(*after, 1, tzinfo=UTC))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 
@@ -180,7 +181,5 @@ def test_expands_host_lists(text: str, names: list[str]) -> None:
 @given(st.text(alphabet="ab[]-,0123456789", max_size=30))
 def test_a_broken_host_list_raises_nothing_else(text: str) -> None:
     """Whatever stands there, the answer is names or a ValueError."""
-    try:
+    with contextlib.suppress(ValueError):
         assert all(isinstance(name, str) for name in expand(text))
-    except ValueError:
-        pass
