@@ -146,7 +146,7 @@ def _warning_lines(results: Sequence[Result], rule: AlertRule) -> list[str]:
     lines = [
         f"## Alerts at p({rule.score_horizon_h:g} h) >= {rule.threshold:g}",
         "",
-        f"Judged as events over {rule.horizon_h:g} h with a lead of {rule.lead_h * 60:g} min.",
+        f"Judged as events over {rule.horizon_h:g} h with a lead of {rule.lead_h * 60:g} min; baselines at the model's time under alert.",
         "",
         *_header(*_WARNING_COLUMNS),
     ]

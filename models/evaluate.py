@@ -7,6 +7,7 @@ censoring does not bias it. Landmarks overlap: intervals over counts use the num
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -14,7 +15,7 @@ import polars as pl
 
 from models.calibrate import poisson_ratio_interval
 from models.early_warning import AlertRule, EarlyWarning, judge
-from models.periods import Periods, expand, outcomes
+from models.periods import Periods, expand, outcomes, spacing_h
 from models.ranking import Figure, Ranking, interval, resampled_weights
 from models.survival import Floats, failure_probability, kaplan_meier
 
@@ -45,7 +46,7 @@ class HorizonFigures(msgspec.Struct, frozen=True, kw_only=True):
 class WarningFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Alerts of one contender, judged as events at node level."""
 
-    threshold: float
+    threshold: float | None  # None: no threshold keeps to the model's time under alert
     counts: EarlyWarning
     recall: float | None
     precision_act: float | None
@@ -82,7 +83,7 @@ def evaluate_level(
             _at_horizon(rows, hazard=hazard, periods=periods, horizons_h=horizons_h, k=k, weights=draws) for k in range(len(horizons_h))
         )
         lift = {} if name == model else _lift(rows, hazards[model], hazard, horizons_h, weights)
-        warning = evaluate_warning(rows, failure_probability(hazard, horizons_h), horizons_h, rule) if rule else None
+        warning = _warn(rows, hazards, name, horizons_h, rule) if rule else None
         results.append(Result(level=level, contender=name, horizons=figures, lift=lift, warning=warning))
     return results
 
@@ -186,9 +187,27 @@ def brier_skill(rows: pl.DataFrame, probability: Floats, horizon_h: float) -> fl
     return 1 - brier_ipcw(time, event, 1 - probability, horizon_h) / reference if reference > 0 else None
 
 
-def evaluate_warning(rows: pl.DataFrame, probability: Floats, horizons_h: Sequence[float], rule: AlertRule) -> WarningFigures:
-    """Judge the alerts that a threshold on one horizon's probability would have raised, node by node."""
-    score = probability[:, list(horizons_h).index(rule.score_horizon_h)]
+def _warn(rows: pl.DataFrame, hazards: Mapping[str, Floats], name: str, horizons_h: Sequence[float], rule: AlertRule) -> WarningFigures:
+    """Judge a contender's alerts: the model's at the rule's threshold, a baseline's at the model's time under alert."""
+    k = list(horizons_h).index(rule.score_horizon_h)
+    scores = {n: failure_probability(hazards[n], horizons_h)[:, k] for n in (next(iter(hazards)), name)}
+    model = next(iter(scores))
+    if name != model:
+        share = float((scores[model] >= rule.threshold).mean())
+        rule = replace(rule, threshold=threshold_for_share(scores[name], share))
+    return evaluate_warning(rows, scores[name], rule)
+
+
+def threshold_for_share(score: Floats, share: float) -> float:
+    """Give the lowest threshold that at most a share of the scores reaches; infinite where even the top score is too common."""
+    distinct, counts = np.unique(score, return_counts=True)
+    reaching = np.cumsum(counts[::-1])[::-1]
+    allowed = distinct[reaching <= share * len(score)]
+    return float(allowed[0]) if len(allowed) else float("inf")
+
+
+def evaluate_warning(rows: pl.DataFrame, score: Floats, rule: AlertRule) -> WarningFigures:
+    """Judge the alerts that a threshold on a score would have raised, node by node."""
     hours = rows["as_of"].dt.epoch("us").to_numpy() / 3.6e9
     nodes = rows["node"].to_list()
     crossing = np.flatnonzero(score >= rule.threshold)
@@ -201,10 +220,10 @@ def evaluate_warning(rows: pl.DataFrame, probability: Floats, horizons_h: Sequen
     for mode in sorted(failed["failed_as"].unique()):
         ours = [(n, at) for n, at, m in zip(failed["node"], failed["at"], failed["failed_as"], strict=True) if m == mode]
         per_mode[mode] = (judge(alerts, ours, rule).caught, len(ours))
-    node_days = rows.select((pl.col("as_of").max() - pl.col("as_of").min()).dt.total_seconds() / 86400).item() * rows["node"].n_unique()
+    node_days = len(rows) * spacing_h(rows) / 24
     low, high = counts.precision_bounds
     return WarningFigures(
-        threshold=rule.threshold,
+        threshold=rule.threshold if np.isfinite(rule.threshold) else None,
         counts=counts,
         recall=counts.recall,
         precision_act=counts.precision_act,

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from models.periods import Periods, count_failures_once, expand, node_folds, sample_negatives
 from models.survival import Floats, bin_widths
-from models.trees import Grove, Growth, Matrix, Trees
+from models.trees import Grove, Growth, Matrix, Target, Trees
 
 BIN_FEATURE = "log_bin_middle_h"
 
@@ -32,6 +33,7 @@ class Recipe:
     min_failures: int = 20  # failures that a mode needs for a model of its own
     pooled: bool = False  # one model for all modes together
     folds: int = 3
+    workers: int = 2  # trees that grow at the same time
     seed: int = 0
 
 
@@ -45,12 +47,11 @@ class Part:
     base_rate_per_h: float
     rate_per_bin: tuple[float, ...]
     text: str | None = None
-    threads: int = field(default=2, compare=False)
 
     @cached_property
     def trees(self) -> Trees | None:
         """Read the text once; raises ModelRefused where LightGBM cannot."""
-        return Trees(self.text, self.threads) if self.text else None
+        return Trees(self.text) if self.text else None
 
     def hazard(self, stacked: Matrix, rows: int) -> Floats:
         """Give the part's hazard for rows stacked bin after bin; axes (row, bin)."""
@@ -140,9 +141,9 @@ class Design:
         self.groups = _group_modes(rows, recipe)
         self._mode = rows["failed_as"].fill_null("").to_numpy()
         middles = log_middles(horizons_h).astype(np.float32)
-        matrix = feature_matrix(rows, self.features)
+        self.matrix = feature_matrix(rows, self.features)
         self.grove = Grove(
-            np.hstack([matrix[self.sampled.landmark], middles[self.sampled.bin][:, None]]),
+            np.hstack([self.matrix[self.sampled.landmark], middles[self.sampled.bin][:, None]]),
             (*self.features, BIN_FEATURE),
             self.sampled.weight,
             self.sampled.exposure_h,
@@ -163,12 +164,13 @@ class Design:
             failures=total,
             base_rate_per_h=base,
             rate_per_bin=per_bin,
-            threads=self.recipe.growth.threads,
         )
 
-    def shrinkage(self, part: Part, failed: NDArray[np.bool_]) -> float:
-        """Tell how many rows the failures are that speak for the base rate: one failure ends many landmarks."""
-        return self.recipe.shrinkage_failures * float(self.sampled.weight[failed].sum()) / part.failures
+    def target(self, part: Part) -> Target:
+        """Say what a part's trees are to learn; one failure ends many landmarks, so it speaks with as many rows."""
+        failed = self.failed_as(part.modes, self.sampled)
+        rows_per_failure = float(self.sampled.weight[failed].sum()) / part.failures
+        return Target(failed, part.base_rate_per_h, self.recipe.shrinkage_failures * rows_per_failure)
 
     def can_learn(self, part: Part) -> bool:
         """Tell whether a part has failures and features enough for trees."""
@@ -186,56 +188,48 @@ class CrossFit:
 def cross_fit(design: Design, wanted: NDArray[np.bool_]) -> CrossFit:
     """Fit without each fold of nodes in turn; gives the left-out hazards of the wanted landmarks."""
     fold = node_folds(design.rows["node"], design.recipe.folds, design.recipe.seed)
-    matrix = feature_matrix(design.rows, design.features)
-    hazards, rounds, parts = [], [], []
-    for modes, counts in design.groups:
-        part = design.part(modes, counts)
-        best, hazard = (0, None) if not design.can_learn(part) else _left_out(design, part, fold, matrix, wanted)
-        hazards.append(
-            np.broadcast_to(np.asarray(part.rate_per_bin), (int(wanted.sum()), len(design.horizons_h))) if hazard is None else hazard
-        )
-        rounds.append(best)
-        parts.append(part)
-    return CrossFit(share_out(parts, hazards, int(wanted.sum()), len(design.horizons_h)), tuple(rounds))
+    parts = [design.part(modes, counts) for modes, counts in design.groups]
+    with ThreadPoolExecutor(design.recipe.workers) as pool:
+        grown = [[pool.submit(_grow_without, design, part, fold, f) for f in range(design.recipe.folds)] for part in parts]
+        found = [_left_out(design, part, fold, wanted, [tree.result() for tree in trees]) for part, trees in zip(parts, grown, strict=True)]
+    hazards = [hazard for _, hazard in found]
+    return CrossFit(share_out(parts, hazards, int(wanted.sum()), len(design.horizons_h)), tuple(rounds for rounds, _ in found))
 
 
-def _left_out(design: Design, part: Part, fold: NDArray[np.int64], matrix: Matrix, wanted: NDArray[np.bool_]) -> tuple[int, Floats | None]:
+def _grow_without(design: Design, part: Part, fold: NDArray[np.int64], left_out: int) -> tuple[str, Floats] | None:
+    if not design.can_learn(part):
+        return None
+    in_fold = fold[design.sampled.landmark] == left_out
+    return design.grove.grow_and_watch(design.target(part), np.flatnonzero(~in_fold), np.flatnonzero(in_fold))
+
+
+def _left_out(
+    design: Design, part: Part, fold: NDArray[np.int64], wanted: NDArray[np.bool_], grown: Sequence[tuple[str, Floats] | None]
+) -> tuple[int, Floats]:
     """Find the rounds with the least loss over all left-out nodes, 0 where constants do as well, and predict with them."""
-    failed = design.failed_as(part.modes, design.sampled)
-    design.grove.aim(failed, part.base_rate_per_h)
-    in_fold = fold[design.sampled.landmark]
-    grown = [
-        design.grove.grow_and_watch(np.flatnonzero(in_fold != f), np.flatnonzero(in_fold == f), design.shrinkage(part, failed))
-        for f in range(design.recipe.folds)
-    ]
-    shortest = min(len(curve) for _, curve in grown)
-    best = int(np.argmin(sum(curve[:shortest] for _, curve in grown)))
-    if best == 0:
-        return 0, None
-    hazard = np.empty((len(matrix), len(design.horizons_h)))
-    for f, (text, _) in enumerate(grown):
+    known = [tree for tree in grown if tree is not None]
+    shortest = min((len(curve) for _, curve in known), default=1)
+    best = int(np.argmin(sum(curve[:shortest] for _, curve in known))) if known else 0
+    hazard = np.broadcast_to(np.asarray(part.rate_per_bin), (len(fold), len(design.horizons_h))).copy()
+    for f, (text, _) in enumerate(known if best else []):
         rows = np.flatnonzero(wanted & (fold == f))
-        ratio = Trees(text, part.threads).log_ratio(stack_bins(matrix[rows], design.horizons_h), best)
+        ratio = Trees(text).log_ratio(stack_bins(design.matrix[rows], design.horizons_h), best)
         hazard[rows] = np.exp(ratio).reshape(len(design.horizons_h), len(rows)).T * part.base_rate_per_h
     return best, hazard[wanted]
 
 
 def fit(design: Design, scope: str, rounds: Sequence[int] | None = None) -> ScopeHazard:
     """Fit to all landmarks, with the rounds found by cross-fitting where given; 0 rounds leave constant rates."""
-    parts = []
-    for index, (modes, counts) in enumerate(design.groups):
-        part = design.part(modes, counts)
-        grown = design.recipe.growth.rounds if rounds is None else rounds[index]
-        if grown and design.can_learn(part):
-            failed = design.failed_as(modes, design.sampled)
-            design.grove.aim(failed, part.base_rate_per_h)
-            part = _with_text(part, design.grove.grow(grown, design.shrinkage(part, failed)))
-        parts.append(part)
-    return ScopeHazard(scope=scope, horizons_h=design.horizons_h, features=design.features, parts=tuple(parts))
+    parts = [design.part(modes, counts) for modes, counts in design.groups]
+    wanted = rounds or [design.recipe.growth.rounds] * len(parts)
+    with ThreadPoolExecutor(design.recipe.workers) as pool:
+        texts = list(pool.map(lambda part, count: _grow(design, part, count), parts, wanted))
+    fitted = tuple(replace(part, text=text) for part, text in zip(parts, texts, strict=True))
+    return ScopeHazard(scope=scope, horizons_h=design.horizons_h, features=design.features, parts=fitted)
 
 
-def _with_text(part: Part, text: str) -> Part:
-    return Part(**{name: getattr(part, name) for name in part.__dataclass_fields__ if name != "text"}, text=text)
+def _grow(design: Design, part: Part, rounds: int) -> str | None:
+    return design.grove.grow(design.target(part), rounds) if rounds and design.can_learn(part) else None
 
 
 def _group_modes(rows: pl.DataFrame, recipe: Recipe) -> list[tuple[tuple[str, ...], list[int]]]:

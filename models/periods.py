@@ -137,10 +137,15 @@ def count_failures_once(periods: Periods, rows: pl.DataFrame, horizons_h: Sequen
     Without it a week-long bin holds a failure as often as there are landmarks in a week, and drowns what the first hours say. Hazards
     stay unbiased: the weight depends on the bin alone.
     """
-    spacing_h = rows.select(_hours((pl.col("as_of").shift(-1) - pl.col("as_of")).over("unit")).median()).item() or 1.0
     widths = np.diff(np.concatenate([[0.0], np.asarray(horizons_h, dtype=float)]))
-    weight = periods.weight * np.minimum(1.0, spacing_h / widths)[periods.bin]
+    weight = periods.weight * np.minimum(1.0, spacing_h(rows) / widths)[periods.bin]
     return Periods(periods.landmark, periods.bin, periods.exposure_h, periods.failed, weight)
+
+
+def spacing_h(rows: pl.DataFrame) -> float:
+    """Give the usual time between a unit's landmarks in hours; an hour where there is one landmark only."""
+    gap = (pl.col("as_of").shift(-1) - pl.col("as_of")).over("unit")
+    return float(rows.select(_hours(gap).median()).item() or 1.0)
 
 
 def sample_negatives(periods: Periods, share: float, rng: np.random.Generator) -> Periods:

@@ -20,7 +20,6 @@ from models.survival import Floats
 
 Matrix = NDArray[np.float32]
 Rows = NDArray[np.int64]
-_WORTH_THREADS = 20_000  # rows; below that waiting for each other costs more than it saves
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +31,6 @@ class Growth:
     leaves: int = 15
     min_rows_in_leaf: int = 100
     features_per_tree: float = 0.7
-    threads: int = 2
     seed: int = 0
 
     def parameters(self, shrinkage: float) -> dict[str, object]:
@@ -45,68 +43,74 @@ class Growth:
             "lambda_l2": shrinkage,
             "feature_fraction": self.features_per_tree,
             "seed": self.seed,
-            "num_threads": self.threads,
+            "num_threads": 1,  # trees grow side by side instead: threads within one wait for each other, worst on busy cores
             "deterministic": True,
             "force_row_wise": True,
             "verbosity": -1,
         }
 
 
+@dataclass(frozen=True)
+class Target:
+    """What trees are to learn: which rows failed, at which rate on the whole, and how many events speak for that rate in a leaf."""
+
+    failed: NDArray[np.bool_]
+    base_rate_per_h: float
+    shrinkage: float
+
+
 class Grove:
-    """Rows binned once, for any number of targets on them."""
+    """Rows binned once, for any number of targets on them; growing changes nothing, so threads may share it."""
 
     def __init__(self, matrix: Matrix, names: Sequence[str], weight: Floats, exposure_h: Floats, growth: Growth) -> None:
         self._growth = growth
-        self._weight, self._log_exposure = weight, np.log(exposure_h)
+        self._weight, self._log_exposure, self._all = weight, np.log(exposure_h), np.arange(len(matrix))
         self._data = lgb.Dataset(
             matrix,
             label=np.zeros(len(matrix), dtype=np.float32),
             weight=weight.astype(np.float32),
-            init_score=self._log_exposure,
             feature_name=list(names),
             params=growth.parameters(0.0),
             free_raw_data=False,
         ).construct()
 
-    def aim(self, failed: NDArray[np.bool_], base_rate_per_h: float) -> None:
-        """Set what the next trees are to learn."""
-        self._data.set_label(failed.astype(np.float32))
-        self._data.set_init_score(self._log_exposure + np.log(base_rate_per_h))
-
-    def grow(self, rounds: int, shrinkage: float) -> str:
+    def grow(self, target: Target, rounds: int) -> str:
         """Grow on all rows; gives LightGBM's text."""
-        booster = lgb.train(self._growth.parameters(shrinkage), self._data, num_boost_round=rounds)
+        booster = lgb.train(self._growth.parameters(target.shrinkage), self._aimed(target, self._all), num_boost_round=rounds)
         return str(booster.model_to_string())
 
-    def grow_and_watch(self, train: Rows, watch: Rows, shrinkage: float) -> tuple[str, Floats]:
+    def grow_and_watch(self, target: Target, train: Rows, watch: Rows) -> tuple[str, Floats]:
         """Grow on some rows; gives the text and the summed Poisson loss of the others after 0, 1, 2, ... rounds."""
         curve: dict[str, dict[str, list[float]]] = {}
-        watched = self._data.subset(watch.tolist())
         booster = lgb.train(
-            self._growth.parameters(shrinkage) | {"metric": "poisson"},
-            self._data.subset(train.tolist()),
+            self._growth.parameters(target.shrinkage) | {"metric": "poisson"},
+            self._aimed(target, train),
             num_boost_round=self._growth.rounds,
-            valid_sets=[watched],
+            valid_sets=[self._aimed(target, watch)],
             valid_names=["watch"],
             callbacks=[lgb.record_evaluation(curve)],
         )
-        mean_loss = np.asarray(curve["watch"]["poisson"]) if curve else np.zeros(0)
         weight = self._weight[watch]
-        score = np.asarray(self._data.get_init_score())[watch]
-        label = np.asarray(self._data.get_label())[watch]
-        start = (weight * (np.exp(score) - label * score)).sum()
-        return str(booster.model_to_string()), np.concatenate([[start], mean_loss * weight.sum()])
+        score = self._log_exposure[watch] + np.log(target.base_rate_per_h)
+        start = (weight * (np.exp(score) - target.failed[watch] * score)).sum()
+        losses = np.asarray(curve["watch"]["poisson"]) * weight.sum()
+        return str(booster.model_to_string()), np.concatenate([[start], losses])
+
+    def _aimed(self, target: Target, rows: Rows) -> lgb.Dataset:
+        data = self._data.subset(rows.tolist()).construct()
+        data.set_label(target.failed[rows].astype(np.float32))
+        data.set_init_score(self._log_exposure[rows] + np.log(target.base_rate_per_h))
+        return data
 
 
 class Trees:
     """Grown trees; gives the log of the rate over the base rate."""
 
-    def __init__(self, text: str, threads: int) -> None:
+    def __init__(self, text: str) -> None:
         try:
             self._booster = lgb.Booster(model_str=text)
         except lgb.basic.LightGBMError as error:
             raise ModelRefused(f"LightGBM {lgb.__version__} cannot read these trees: {error}") from error
-        self._threads = threads
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -115,8 +119,7 @@ class Trees:
 
     def log_ratio(self, matrix: Matrix, rounds: int | None = None) -> Floats:
         """Predict log(λ / base rate), by the first `rounds` trees where given."""
-        threads = self._threads if len(matrix) > _WORTH_THREADS else 1
-        raw = self._booster.predict(matrix, raw_score=True, num_threads=threads, num_iteration=rounds)
+        raw = self._booster.predict(matrix, raw_score=True, num_threads=1, num_iteration=rounds)
         return np.asarray(raw, dtype=float)
 
     def contributions(self, matrix: Matrix) -> Floats:

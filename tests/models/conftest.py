@@ -36,6 +36,7 @@ class KnownFleet:
     end: datetime
     base: float
     lift: float
+    catalogue: tuple[Feature, ...] = CATALOGUE
 
     def hazard(self, rows: pl.DataFrame) -> np.ndarray:
         return np.where(rows["ce_6h"].to_numpy() > 0, self.base * self.lift, self.base) + self.base
