@@ -1,7 +1,8 @@
 """Remember what hard signals said: every cause of a node keeps its own start, however often others come and go between.
 
 A failure is active until a repair is known, or until its hold has passed without another sign. A criterion is active until the
-hardware itself takes it back and the hold has passed; silence takes nothing back.
+hardware itself takes it back and the hold has passed; silence takes nothing back. A reboot or repair clears both: what still holds
+will be found again.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Cause:
 
 def is_active(cause: Cause, policy: RulePolicy, now_ns: int) -> bool:
     """Claim that the cause still speaks for taking the node out."""
-    if cause.kind == "failure":
+    if cause.kind == "failure" or cause.component is None:  # a criterion of no known GPU cannot be taken back by one
         return not cause.is_cleared and now_ns - cause.last_seen_ns < policy.failure_hold_h * 3600e9
     return not cause.is_cleared or now_ns - (cause.cleared_ns or 0) < policy.criterion_hold_h * 3600e9
 
@@ -57,12 +58,12 @@ def remember(known: Mapping[CauseKey, Cause], found: Iterable[Finding], policy: 
     return changed
 
 
-def repair(known: Iterable[Cause], node: str, at_ns: int, kinds: tuple[Kind, ...] = ("failure", "criterion")) -> dict[CauseKey, Cause]:
-    """Give the node's causes as cleared by a repair at `at_ns`; a criterion that still holds will be found again."""
+def repair(known: Iterable[Cause], node: str, at_ns: int) -> dict[CauseKey, Cause]:
+    """Give the node's causes as cleared by a repair or reboot at `at_ns`."""
     return {
         cause.key: replace(cause, cleared_ns=at_ns)
         for cause in known
-        if cause.node == node and cause.kind in kinds and not cause.is_cleared and cause.last_seen_ns <= at_ns
+        if cause.node == node and not cause.is_cleared and cause.last_seen_ns <= at_ns
     }
 
 

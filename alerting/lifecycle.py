@@ -91,7 +91,7 @@ def step(open_: OpenRecommendation | None, wanted: Wanted | None, news: News, se
         return ended
     if wanted is None:
         return _silent(open_, now_ns)
-    memory = _clocks(open_, wanted, now_ns)
+    memory = _clocks(open_, wanted, settings, now_ns)
     if urgent := _more_urgent(memory, wanted, now_ns):
         return Step(says="updated", why=urgent, action=wanted.action, open=memory)
     if _held(memory.clear_since_ns, settings, now_ns):
@@ -140,12 +140,13 @@ def _silent(open_: OpenRecommendation, now_ns: int) -> Step:
     return Step(says="hold", why="abstained", action=open_.action, open=held)
 
 
-def _clocks(open_: OpenRecommendation, wanted: Wanted, now_ns: int) -> OpenRecommendation:
+def _clocks(open_: OpenRecommendation, wanted: Wanted, settings: LifecycleSettings, now_ns: int) -> OpenRecommendation:
+    is_clear = wanted.is_clear and wanted.action.severity < settings.opens_from.severity
     milder = wanted.action.severity < open_.action.severity and wanted.action.severity > Action.WATCH.severity
     return replace(
         open_,
         silent_since_ns=None,
-        clear_since_ns=(open_.clear_since_ns or now_ns) if wanted.is_clear else None,
+        clear_since_ns=(open_.clear_since_ns or now_ns) if is_clear else None,
         milder_since_ns=(open_.milder_since_ns or now_ns) if milder else None,
     )
 

@@ -112,11 +112,9 @@ class AlertLoop:
         rules = self.settings.rules
         found = [*findings(fresh.events, fresh.flags, rules, now_ns), *_told_failures(outcomes)]
         changed = remember(known, found, rules, now_ns)
-        for node, at_ns in fresh.rebooted.items():
-            changed |= repair({**known, **changed}.values(), node, at_ns, ("failure",))
-        for outcome in outcomes:
-            if outcome.kind in REPAIRED_KINDS:
-                changed |= repair({**known, **changed}.values(), outcome.node, outcome.at_ns)
+        repairs = [(outcome.node, outcome.at_ns) for outcome in outcomes if outcome.kind in REPAIRED_KINDS]
+        for node, at_ns in [*fresh.rebooted.items(), *repairs]:
+            changed |= repair({**known, **changed}.values(), node, at_ns)
         return changed
 
     def _judge_all(self, causes: Mapping[CauseKey, Cause], outcomes: Iterable[ToldOutcome], now_ns: int) -> list[Judged]:

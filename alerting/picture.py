@@ -68,7 +68,8 @@ class Picture:
     def update(self, now_ns: int) -> Fresh:
         """Read what is new as of `now_ns` and give what only this pass has to answer."""
         back = self._look_back
-        self.risks |= risks([ScoreRow(**row) for row in self._read(self._scores, back.scores_h, now_ns)], self._horizon_h)
+        scored = risks([ScoreRow(**row) for row in self._read(self._scores, back.scores_h, now_ns)], self._horizon_h)
+        self.risks |= {node: risk for node, risk in scored.items() if not self._is_older(risk)}
         self._update_jobs(now_ns)
         self._update_places(now_ns)
         self._update_states(now_ns)
@@ -100,6 +101,10 @@ class Picture:
 
     def _read(self, tail: Tail, back_h: float, now_ns: int) -> list[dict[str, Any]]:
         return tail.read(self._connection, max(0, now_ns - int(back_h * HOUR_NS)), now_ns)
+
+    def _is_older(self, risk: Risk) -> bool:
+        known = self.risks.get(risk.node)
+        return known is not None and known.as_of_ns > risk.as_of_ns
 
     def _update_jobs(self, now_ns: int) -> None:
         for row in self._read(self._jobs, self._look_back.jobs_h, now_ns):

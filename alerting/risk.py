@@ -61,14 +61,12 @@ class Risk:
 
 def risks(rows: Iterable[ScoreRow], horizon_h: float) -> dict[str, Risk]:
     """Gather score rows into one risk per node, the newest; modes and reasons come from the row of the decision horizon."""
-    newest: dict[str, list[ScoreRow]] = {}
-    for row in rows:
-        known = newest.setdefault(row.node, [])
-        if known and known[0].as_of_ns < row.as_of_ns:
-            known.clear()
-        if not known or known[0].as_of_ns == row.as_of_ns:
-            known.append(row)
-    return {node: _risk(sorted(group, key=lambda row: row.horizon_h), horizon_h) for node, group in newest.items()}
+    newest: dict[str, dict[float, ScoreRow]] = {}
+    for row in sorted(rows, key=lambda row: row.as_of_ns):
+        known = newest.get(row.node, {})
+        is_newer = any(other.as_of_ns < row.as_of_ns for other in known.values())
+        newest[row.node] = {row.horizon_h: row} if is_newer else {**known, row.horizon_h: row}
+    return {node: _risk([group[hours] for hours in sorted(group)], horizon_h) for node, group in newest.items()}
 
 
 def abstained(risk: Risk, because: str) -> Risk:
@@ -80,6 +78,8 @@ def _risk(rows: list[ScoreRow], horizon_h: float) -> Risk:
     main = min(rows, key=lambda row: abs(row.horizon_h - horizon_h))
     printed = [row for row in rows if row.p_fail is not None]
     because = next((row.abstained_because for row in rows if row.abstained_because), None)
+    if because is None and any(row.p_base is None for row in printed):
+        because = "no_base_rate"  # a risk that cannot be compared says nothing about draining
     return Risk(
         node=main.node,
         as_of_ns=main.as_of_ns,

@@ -137,8 +137,8 @@ def _of_event(event: HardEvent, policy: RulePolicy) -> Finding | None:
     if event.code in policy.ignored_xids or event.is_sympathetic:
         return None
     if event.code == 154:
-        asked = event.recovery_action or 0
-        return _recovery(event.node, event.gpu_uuid, event.observed_at_ns, asked, policy) if asked else None
+        asked = event.recovery_action
+        return None if asked is None else _recovery(event.node, event.gpu_uuid, event.observed_at_ns, asked, policy)
     if not is_failure(event):
         return None
     code, response = _failure_response(event, policy)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,9 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvicorn
 
+from alerting.budget import Limits
 from alerting.ledger import Ledger
-from ingest.clock import NS, ManualClock, parse_time
+from alerting.loop import AlertLoop
+from alerting.settings import AlertSettings
+from ingest.clock import NS, ManualClock, SystemClock, parse_time
 from ingest.lake import Lake, table_rows
 from ingest.schema import EVENTS, GPU_SAMPLES, JOBS, SOURCE_STATES, TOPOLOGY
 from models.schema import HORIZONS_H, SCORES
@@ -164,3 +169,54 @@ def consumer() -> Iterator[Consumer]:
     server.shutdown()
     thread.join()
     server.server_close()
+
+
+def _wait_for(condition: Callable[[], Any], what: str, timeout_s: float = 20.0) -> None:
+    tick, deadline = threading.Event(), SystemClock().now_ns() + int(timeout_s * NS)
+    while not condition():
+        assert SystemClock().now_ns() < deadline, f"waited in vain: {what}"
+        tick.wait(0.02)
+
+
+@pytest.fixture
+def wait_for() -> Callable[..., None]:
+    """Wait on a condition, looking again every 20 ms."""
+    return _wait_for
+
+
+@pytest.fixture
+def serving() -> Iterator[Callable[[uvicorn.Server], int]]:
+    """Run servers on a free port each, in threads; give the port."""
+    running: list[tuple[uvicorn.Server, threading.Thread]] = []
+
+    def serve(made: uvicorn.Server) -> int:
+        bound = socket.socket()
+        bound.bind(("127.0.0.1", 0))
+        thread = threading.Thread(target=made.run, args=([bound],))
+        thread.start()
+        running.append((made, thread))
+        _wait_for(lambda: made.started, "server start")
+        port: int = bound.getsockname()[1]
+        return port
+
+    yield serve
+    for made, thread in reversed(running):
+        made.should_exit = True
+        thread.join()
+
+
+# Budgets wide enough not to matter.
+WIDE = AlertSettings(limits=Limits(fleet_ratio=0.5, fleet_window_ratio=0.5, fleet_window_max=None, domain_window_ratio=0.5, trip_min=1000))
+
+
+@pytest.fixture
+def make_loop(ledger: Ledger, clock: ManualClock) -> Iterator[Callable[..., AlertLoop]]:
+    made: list[AlertLoop] = []
+
+    def make(fleet: Any, settings: AlertSettings = WIDE) -> AlertLoop:
+        made.append(AlertLoop(fleet.lake, ledger, cluster="dc1", clock=clock, settings=settings))
+        return made[-1]
+
+    yield make
+    for loop in made:
+        loop.picture.close()
