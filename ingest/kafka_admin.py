@@ -46,6 +46,7 @@ class KafkaConnection:
     prefix: str = "forewarn"
     group: str = "forewarn-writer"
     connect_timeout_s: float = 8.0
+    session_timeout_s: float = 10.0  # after it the partitions of a dead writer go to another
     security_protocol: str = "PLAINTEXT"
     sasl_mechanism: str | None = None
     username: str | None = None

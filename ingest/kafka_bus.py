@@ -110,6 +110,8 @@ class KafkaSubscriber(ConsumerRebalanceListener):  # type: ignore[misc]  # the l
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             max_poll_records=self._max_messages,
+            session_timeout_ms=int(self._settings.session_timeout_s * 1000),
+            heartbeat_interval_ms=int(self._settings.session_timeout_s * 300),
         )
         self._consumer.subscribe(sorted(self._tables), listener=self)
 

@@ -52,6 +52,7 @@ share.coordinator.state.topic.num.partitions=3
 share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
+group.min.session.timeout.ms=500
 broker.session.timeout.ms=3000
 broker.heartbeat.interval.ms=500
 num.network.threads=2
