@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from emulators.bmc.faults import HTML, Wire
 from emulators.bmc.framing import BOM, comment, pieces
 from emulators.bmc.protocol import HEADERS, Ask, Refusal
 from emulators.bmc.streams import Reader
+from emulators.bmc.wire import write_badly
 
 if TYPE_CHECKING:
     from emulators.bmc.server import Bmc
@@ -22,26 +24,35 @@ _FILTER = re.compile(r"EventFormatType eq (')?(Event|MetricReport)(')?")
 async def stream(bmc: Bmc, ask: Ask) -> web.StreamResponse:
     """Answer a GET of the stream's path; returns when the stream has ended."""
     admission = bmc.profile.admission
-    accept = ask.request.headers.get("Accept", "*/*")
-    if "text/event-stream" not in accept:
-        if admission.needs_event_stream:
-            raise Refusal("ResourceMissingAtURI", 404)
-        if "*/*" not in accept:
-            raise Refusal("HeaderInvalid", 406)
-    if not admission.is_licensed or not (ask.account and ask.account.may(admission.privilege)):
-        raise Refusal("InsufficientPrivilege", 403)
+    _check(bmc, ask)
     wants = _wants(bmc, ask.request.query.get("$filter"))
+    wire = bmc.faults.wire()
+    if wire is not None and wire.kind == "html":
+        return web.Response(body=HTML, content_type="text/html")
     if len(bmc.streams.readers) >= admission.most_streams:
         if admission.refusal == "close":
             return await _open(bmc, ask)
-        raise Refusal("EventSubscriptionLimitExceeded", int(admission.refusal), {"Retry-After": "30"})
+        raise Refusal("EventSubscriptionLimitExceeded", int(admission.refusal), headers={"Retry-After": "30"})
     reader = bmc.streams.open(wants, ask.request.headers.get("Last-Event-ID", ""))
     try:
         response = await _open(bmc, ask)
-        await _write(bmc, reader, response)
+        await _write(bmc, reader, response, wire)
         return response
     finally:
         bmc.streams.close(reader.subscription.id)
+
+
+def _check(bmc: Bmc, ask: Ask) -> None:
+    """Check what a client accepts, its rights and the licence."""
+    admission = bmc.profile.admission
+    accept = ask.request.headers.get("Accept", "*/*")
+    if "text/event-stream" not in accept:
+        if admission.needs_event_stream:
+            raise Refusal("ResourceMissingAtURI", 404, ask.path)
+        if "*/*" not in accept:
+            raise Refusal("HeaderInvalid", 406, "Accept")
+    if ask.account is None or not ask.account.may(admission.privilege):
+        raise Refusal("InsufficientPrivilege", 403)
 
 
 def _wants(bmc: Bmc, wanted: str | None) -> frozenset[str]:
@@ -50,7 +61,7 @@ def _wants(bmc: Bmc, wanted: str | None) -> frozenset[str]:
     if wanted is None or dialect == "dropped":
         return _BOTH
     if dialect == "none":
-        raise Refusal("QueryParameterUnsupported", 501)
+        raise Refusal("QueryParameterUnsupported", 501, "$filter")
     if wanted.startswith("MetricReportDefinition eq "):
         return frozenset({"MetricReport"})
     found = _FILTER.fullmatch(wanted)
@@ -71,12 +82,27 @@ async def _open(bmc: Bmc, ask: Ask) -> web.StreamResponse:
     return response
 
 
-async def _write(bmc: Bmc, reader: Reader, response: web.StreamResponse) -> None:
+async def _write(bmc: Bmc, reader: Reader, response: web.StreamResponse, wire: Wire | None) -> None:
     framing = bmc.profile.framing
     if framing.has_bom:
         await response.write(BOM)
+    written = 0
+    async for raw in _frames(bmc, reader):
+        if wire is not None and written >= wire.after:
+            await write_badly(wire.kind, raw, response)
+            if wire.kind not in ("drip", "joined"):
+                return
+            continue
+        for piece in pieces(raw, framing):
+            await response.write(piece)
+        written += raw[:1] != b":"
+
+
+async def _frames(bmc: Bmc, reader: Reader):  # type: ignore[no-untyped-def]
+    """Yield frames as they come, and comments between them where the vendor sends any."""
+    framing, idle_close_s = bmc.profile.framing, bmc.profile.idle_close_s
+    wait_s = framing.comment_s or idle_close_s
     silent_s = 0.0
-    wait_s = framing.comment_s or bmc.profile.idle_close_s
     while True:
         try:
             async with asyncio.timeout(wait_s):
@@ -84,10 +110,7 @@ async def _write(bmc: Bmc, reader: Reader, response: web.StreamResponse) -> None
             silent_s = 0.0
         except TimeoutError:
             silent_s += wait_s or 0.0
-            if bmc.profile.idle_close_s is not None and silent_s >= bmc.profile.idle_close_s:
-                return
             raw = comment(framing)
-        if raw is None:
+        if raw is None or (idle_close_s is not None and silent_s >= idle_close_s):
             return
-        for piece in pieces(raw, framing):
-            await response.write(piece)
+        yield raw

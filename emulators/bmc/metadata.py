@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from emulators.bmc.messages import Body
-from emulators.bmc.tree import ROOT, VERSIONS
+from emulators.bmc.resource import ROOT, VERSIONS
 
 
 def service_document() -> Body:

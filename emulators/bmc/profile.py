@@ -56,11 +56,16 @@ class Profile:
     vendor: str
     product: str
     reports: str  # which set of reports: plain, openbmc, hgx, dell, lenovo, hpe
+    system: str = "System"
+    chassis: str = "Baseboard"
+    gpu: str = "GPU_{}"
+    report_version: str = "v1_5_2"
     streams_reports: bool = True
     is_on_request: bool = False  # definitions without schedule
     has_definitions: bool = True
     has_report_time: bool = True
-    has_rich_tree: bool = True  # processors, memory, power and thermal subsystems
+    has_rich_tree: bool = True  # processors, memory, power supplies, logs
+    has_reports: bool = True
     session_timeout_s: int = 1800
     most_sessions: int = 64
     idle_close_s: float | None = None  # a stream without data is ended after so many wall seconds
@@ -82,6 +87,9 @@ _OPENBMC = Profile(
     vendor="OpenBMC",
     product="bmcweb",
     reports="openbmc",
+    system="system",
+    chassis="chassis",
+    report_version="v1_3_0",
     streams_reports=False,  # only while somebody holds a push subscription
     framing=Framing(indent=2, comment_s=None, is_ascii=True, ids="repeating", is_chunked=False),
     admission=Admission(refusal="close", filter="dropped", needs_event_stream=True, privilege="ConfigureManager"),
@@ -92,6 +100,10 @@ _DELL = Profile(
     vendor="Dell",
     product="iDRAC9",
     reports="dell",
+    system="System.Embedded.1",
+    chassis="System.Embedded.1",
+    gpu="Video.Slot.{}-1",
+    report_version="v1_4_2",
     most_sessions=8,
     idle_close_s=3600.0,
     framing=Framing(names_event=True, retry_ms=15_000, comment_s=None),
@@ -108,6 +120,10 @@ PROFILES: dict[str, Profile] = {
             vendor="NVIDIA",
             product="HGX BMC",
             reports="hgx",
+            system="HGX_Baseboard_0",
+            chassis="HGX_Chassis_0",
+            gpu="GPU_SXM_{}",
+            report_version="v1_4_2",
             is_on_request=True,
             has_report_time=False,
             framing=replace(_OPENBMC.framing, is_ascii=False),
@@ -120,6 +136,9 @@ PROFILES: dict[str, Profile] = {
             vendor="Lenovo",
             product="XClarity Controller",
             reports="lenovo",
+            system="1",
+            chassis="1",
+            report_version="v1_2_0",
             framing=Framing(indent=4, has_space=False, comment_s=15.0),
             admission=Admission(path="/redfish/v1/EventService/ServerSentEvent", most_streams=12),
         ),
@@ -128,6 +147,8 @@ PROFILES: dict[str, Profile] = {
             vendor="HPE",
             product="iLO 6",
             reports="hpe",
+            system="1",
+            chassis="1",
             streams_reports=False,
             framing=Framing(comment_s=None),
             admission=Admission(most_streams=4, filter="none"),

@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from emulators.bmc.accounts import Account
+from emulators.bmc.faults import Rule
+from emulators.bmc.hardware import MANAGER
 from emulators.bmc.messages import Body, error
 from emulators.bmc.metadata import metadata, service_document
-from emulators.bmc.tree import ACCOUNTS, MANAGER, ROOT, SESSIONS, SUBSCRIPTIONS
+from emulators.bmc.resource import ROOT
+from emulators.bmc.tree import ACCOUNTS, SESSIONS, SUBSCRIPTIONS
 
 if TYPE_CHECKING:
     from emulators.bmc.server import Bmc
@@ -27,7 +30,7 @@ HEADERS = {
 LOGIN_PATHS = (SESSIONS, f"{SESSIONS}/Members")
 _PUBLIC = ("/redfish", ROOT, f"{ROOT}/odata", f"{ROOT}/$metadata")
 _METHODS = ("GET", "HEAD", "POST", "PATCH", "DELETE", "PUT", "OPTIONS")
-_CHALLENGE = {"WWW-Authenticate": 'Basic realm="Redfish"'}
+CHALLENGE = {"WWW-Authenticate": 'Basic realm="Redfish"'}
 
 
 @dataclass(frozen=True)
@@ -52,9 +55,9 @@ class Ask:
 class Refusal(Exception):
     """An answer that ends the handling of a request."""
 
-    def __init__(self, name: str, status: int, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(self, name: str, status: int, *args: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(name)
-        self.response = answer(error(name), status, headers)
+        self.response = answer(error(name, *args), status, headers)
 
 
 def answer(body: Body, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
@@ -73,14 +76,15 @@ def admit(bmc: Bmc, request: web.Request) -> Ask:
     is_login = path in LOGIN_PATHS and request.method == "POST"
     account = bmc.who(request.headers.get("X-Auth-Token"), request.headers.get("Authorization"))
     if account is None and not is_public and not is_login:
-        raise Refusal("NoValidSession", 401, _CHALLENGE)
+        raise Refusal("NoValidSession", 401, headers=CHALLENGE)
     if account is not None and account.must_change_password and not is_public and not is_login:
         _allow_password_change(path, request.method, account)
     if request.headers.get("OData-Version", "4.0") != "4.0":
-        raise Refusal("HeaderInvalid", 412)
+        raise Refusal("HeaderInvalid", 412, "OData-Version")
     is_stream = path == bmc.profile.admission.path
-    if is_read and any(name.startswith("$") and not (is_stream and name == "$filter") for name in request.query):
-        raise Refusal("QueryParameterUnsupported", 501)
+    unsupported = [name for name in request.query if name.startswith("$") and not (is_stream and name == "$filter")]
+    if is_read and unsupported:
+        raise Refusal("QueryParameterUnsupported", 501, unsupported[0])
     return Ask(request, path, account)
 
 
@@ -89,11 +93,18 @@ def _allow_password_change(path: str, method: str, account: Account) -> None:
     is_own = path == f"{ACCOUNTS}/{account.id}" and method in ("GET", "PATCH")
     is_logout = path.startswith(f"{SESSIONS}/") and method == "DELETE"
     if not is_own and not is_logout:
-        raise Refusal("PasswordChangeRequired", 403)
+        raise Refusal("PasswordChangeRequired", 403, f"{ACCOUNTS}/{account.id}")
 
 
-def read(bmc: Bmc, ask: Ask) -> web.StreamResponse:
-    """Answer a GET or HEAD of a resource."""
+def answer_by(rule: Rule) -> web.Response:
+    """Answer as a rule says."""
+    if isinstance(rule.body, bytes):
+        return web.Response(body=rule.body, status=rule.status or 200, headers=rule.headers, content_type=rule.content_type)
+    return answer(rule.body or error("GeneralError"), rule.status or 200, rule.headers)
+
+
+def read(bmc: Bmc, ask: Ask, rule: Rule | None = None) -> web.StreamResponse:
+    """Answer a GET or HEAD of a resource, changed as a rule says."""
     if ask.path == "/redfish":
         return answer({"v1": f"{ROOT}/"}, headers={"Allow": "GET, HEAD"})
     if ask.path == f"{ROOT}/odata":
@@ -103,7 +114,9 @@ def read(bmc: Bmc, ask: Ask) -> web.StreamResponse:
         return web.Response(text=metadata(), content_type="application/xml", charset="utf-8", headers=headers)
     body = bmc.resource(ask.path)
     if body is None:
-        raise Refusal("ResourceMissingAtURI", 404)
+        raise Refusal("ResourceMissingAtURI", 404, ask.path)
+    if rule is not None:
+        body = {name: value for name, value in (body | dict(rule.merge)).items() if name not in rule.drop}
     tag = etag(bmc, body)
     if ask.request.headers.get("If-None-Match") == tag:
         return web.Response(status=304, headers={**HEADERS, "ETag": tag})

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from emulators.bmc.machine import SYSTEM, State, sensors_of
+from emulators.bmc.machine import Machine
 from emulators.bmc.messages import Body
 from emulators.bmc.times import stamp
 
@@ -25,11 +25,11 @@ class Metric:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """One report: its name and what it holds for a state of the machine."""
+    """One report: its name and what it holds for the machine as it is."""
 
     name: str
-    metrics: Callable[[State], list[Metric]]
-    oem: Body | None = field(default=None)
+    metrics: Callable[[Machine], list[Metric]]
+    oem: Body | None = None
 
     @property
     def path(self) -> str:
@@ -42,21 +42,21 @@ class Report:
         return f"{SERVICE}/MetricReportDefinitions/{self.name}"
 
 
-def render(report: Report, state: State, at_ns: int, *, version: str, has_report_time: bool = True) -> Body:
+def render(report: Report, machine: Machine, at_ns: int) -> Body:
     """Write a report as of an instant."""
     at = stamp(at_ns)
     body: Body = {
         "@odata.id": report.path,
-        "@odata.type": f"#MetricReport.{version}.MetricReport",
+        "@odata.type": f"#MetricReport.{machine.profile.report_version}.MetricReport",
         "Id": report.name,
         "Name": report.name,
         "MetricReportDefinition": {"@odata.id": report.definition_path},
     }
-    if has_report_time:
+    if machine.profile.has_report_time:
         body["Timestamp"] = at
     if report.oem is not None:
         body["Oem"] = report.oem
-    body["MetricValues"] = [_value(metric, at) for metric in report.metrics(state)]
+    body["MetricValues"] = [_value(metric, at) for metric in report.metrics(machine)]
     return body
 
 
@@ -74,7 +74,10 @@ def _value(metric: Metric, at: str) -> Body:
 
 def decimal(value: float | None) -> str:
     """Write a number in as few digits as it needs."""
-    return "null" if value is None else f"{value:.3f}".rstrip("0").rstrip(".")
+    if value is None:
+        return "null"
+    text = f"{value:.3f}"
+    return text.rstrip("0").rstrip(".")
 
 
 def six_decimals(value: float | None) -> str:
@@ -82,23 +85,20 @@ def six_decimals(value: float | None) -> str:
     return "nan" if value is None else f"{value:.6f}"
 
 
-def platform_metrics(state: State) -> list[Metric]:
+def platform_metrics(machine: Machine) -> list[Metric]:
     """List every sensor, the presence of power supplies and the power state."""
-    metrics = [Metric(prop=f"{sensor.path}#/Reading", value=decimal(sensor.value)) for sensor in sensors_of(state)]
-    supplies = [sensor for sensor in sensors_of(state) if sensor.id.endswith("_Input_Power")]
+    sensors = machine.sensors()
+    metrics = [Metric(prop=f"{sensor.path}#/Reading", value=decimal(sensor.value)) for sensor in sensors]
+    supplies = [sensor for sensor in sensors if sensor.id.endswith("_Input_Power")]
     metrics += [Metric(prop=f"{sensor.path}#/Status/State", value="Enabled" if sensor.is_present else "Absent") for sensor in supplies]
-    return [*metrics, Metric(prop=f"{SYSTEM}#/PowerState", value="On" if state[0].power_is_on else "Off")]
+    return [*metrics, Metric(prop=f"{machine.system}#/PowerState", value=power_state(machine))]
 
 
-def bare_sensors(state: State) -> list[Metric]:
+def bare_sensors(machine: Machine) -> list[Metric]:
     """List every sensor as bmcweb does: by the sensor's own path, in six decimals."""
-    return [Metric(prop=sensor.path, value=six_decimals(sensor.value)) for sensor in sensors_of(state)]
+    return [Metric(prop=sensor.path, value=six_decimals(sensor.value)) for sensor in machine.sensors()]
 
 
-def reports_of(kind: str) -> Sequence[Report]:
-    """List the reports of a kind of BMC."""
-    if kind == "plain":
-        return (Report(name="PlatformMetrics", metrics=platform_metrics),)
-    if kind == "openbmc":
-        return (Report(name="PlatformMetrics", metrics=bare_sensors),)
-    raise KeyError(kind)
+def power_state(machine: Machine) -> str:
+    """Tell whether the host is on."""
+    return "On" if machine.read_state()[0].power_is_on else "Off"

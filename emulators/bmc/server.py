@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable
-from typing import Self
+from collections.abc import Callable, Sequence
 
 from aiohttp import web
 
 from emulators.bmc import admission, protocol, writes
 from emulators.bmc.accounts import Account, Accounts, Session
-from emulators.bmc.machine import CHASSIS, SYSTEM, ReadState, State
+from emulators.bmc.faults import Faults, Rule
+from emulators.bmc.machine import Machine, ReadState
 from emulators.bmc.messages import Body
+from emulators.bmc.notices import Notices, record_of
+from emulators.bmc.payload_defects import EVENT_DEFECTS, REPORT_DEFECTS
 from emulators.bmc.profile import PROFILES, Profile
-from emulators.bmc.reports import reports_of
+from emulators.bmc.report_vendors import reports_of
+from emulators.bmc.reports import Report, render
 from emulators.bmc.streams import Streams
-from emulators.bmc.times import stamp
 from emulators.bmc.tree import Tree
 
 
@@ -24,7 +26,8 @@ class Bmc:
     """A BMC over the state that `read_state` gives.
 
     Reports carry fleet time (`now_ns`) and are made every `report_interval_s` of it; `fleet_seconds_per_wall_second` turns that into a
-    pace of the wall. `event_interval_s` adds an event without news at that pace, for judges that want to see one.
+    pace of the wall. `event_interval_s` adds an event without news at that pace, for judges that want to see one. `faults`, `defects`
+    (names of `payload_defects`) and `clock_offset_ns` may be changed while it serves.
     """
 
     def __init__(
@@ -42,22 +45,29 @@ class Bmc:
     ) -> None:
         self.name = name
         self.profile = PROFILES[profile] if isinstance(profile, str) else profile
+        self.faults = Faults()
+        self.defects: set[str] = set()
+        self.clock_offset_ns = 0
+        self.machine = Machine(self.profile, read_state)
         self.accounts = Accounts(username, password, timeout_s=self.profile.session_timeout_s, most_sessions=self.profile.most_sessions)
+        self.reports = reports_of(self.profile.reports) if self.profile.has_reports else ()
         self.tree = Tree(
-            profile=self.profile,
-            accounts=self.accounts,
-            reports=tuple(reports_of(self.profile.reports)),
-            read_state=read_state,
-            now_ns=now_ns,
-            report_interval_s=report_interval_s,
+            self.machine,
+            self.accounts,
+            self.reports,
             name=name,
+            now_ns=self.now_ns,
+            report_interval_s=report_interval_s,
+            make_report=self.report,
         )
         self.streams = Streams(self.profile, self.tree)
-        self._read_state = read_state
-        self._now_ns = now_ns
+        self._wall_ns = now_ns
         self._report_s = report_interval_s / fleet_seconds_per_wall_second
         self._event_s = None if event_interval_s is None else event_interval_s / fleet_seconds_per_wall_second
         self._runner: web.AppRunner | None = None
+        self._site: web.TCPSite | None = None
+        self._tls: ssl.SSLContext | None = None
+        self._address = ("127.0.0.1", 0)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self, host: str = "127.0.0.1", port: int = 0, *, tls: ssl.SSLContext | None = None) -> str:
@@ -65,14 +75,14 @@ class Bmc:
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self._handle)
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
+        self._tls, self._address = tls, (host, port)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, host, port, ssl_context=tls)
-        await site.start()
-        self._tasks = [asyncio.create_task(self._report()), asyncio.create_task(self._notice())]
+        await self._listen()
+        notices = Notices(self.machine)
+        self._tasks = [asyncio.create_task(self._report()), asyncio.create_task(self._notice(notices))]
         if self._event_s is not None:
             self._tasks.append(asyncio.create_task(self._remind(self._event_s)))
-        bound = self._runner.addresses[0][1]
-        return f"{'https' if tls else 'http'}://{host}:{bound}"
+        return f"{'https' if tls else 'http'}://{self._address[0]}:{self._address[1]}"
 
     async def stop(self) -> None:
         """End every stream and stop serving."""
@@ -83,13 +93,26 @@ class Bmc:
         if self._runner is not None:
             await self._runner.cleanup()
 
-    async def __aenter__(self) -> Self:
-        """Do nothing yet: the caller starts it where it wants."""
-        return self
+    async def reboot(self, *, down_s: float = 0.0, booting: Sequence[tuple[Rule, float]] = ()) -> None:
+        """Restart: connections are reset, sessions, subscriptions and streams are gone; each rule then holds for so many wall seconds."""
+        assert self._runner is not None, "BUG: a BMC that does not serve cannot reboot"
+        assert self._site is not None, "BUG: a BMC that does not serve cannot reboot"
+        await self._site.stop()
+        self.accounts.sessions.clear()
+        self.streams.close_all()
+        for connection in list(self._runner.server.connections if self._runner.server else ()):
+            if connection.transport is not None:
+                connection.transport.abort()
+        await asyncio.sleep(down_s)
+        await self._listen()
+        for rule, seconds in booting:
+            self.faults.rules.insert(0, rule)
+            await asyncio.sleep(seconds)
+            self.faults.rules.remove(rule)
 
-    async def __aexit__(self, *_: object) -> None:
-        """Stop."""
-        await self.stop()
+    def now_ns(self) -> int:
+        """Tell the BMC's own clock."""
+        return self._wall_ns() + self.clock_offset_ns
 
     def who(self, token: str | None, authorization: str | None) -> Account | None:
         """Find the account behind a request."""
@@ -103,14 +126,42 @@ class Bmc:
         """Make the resource at a path."""
         return self.tree.get(path)
 
+    def report(self, report: Report) -> Body:
+        """Write a report as of now, with the defects that are switched on."""
+        body = render(report, self.machine, self.now_ns())
+        for name, defect in REPORT_DEFECTS.items():
+            if name in self.defects:
+                body = defect(body)
+        return body
+
+    def send_event(self, message_id: str, message: str, origin: str | None = None, severity: str = "OK", **members: object) -> None:
+        """Send an event as of now, and log it."""
+        record = record_of(self.now_ns(), message_id, message, origin, severity) | members
+        for name, defect in EVENT_DEFECTS.items():
+            if name in self.defects:
+                record = defect(record)
+        self.tree.keep(str(self.streams.send_event(record)), record)
+
+    async def _listen(self) -> None:
+        assert self._runner is not None, "BUG: no runner to listen for"
+        host, port = self._address
+        self._site = web.TCPSite(self._runner, host, port, ssl_context=self._tls, reuse_address=True)
+        await self._site.start()
+        self._address = (host, self._runner.addresses[0][1])
+
     async def _handle(self, request: web.Request) -> web.StreamResponse:
+        rule = self.faults.find(request.path, request.method)
+        if rule is not None:
+            await asyncio.sleep(rule.latency_s)
+            if rule.status is not None:
+                return protocol.answer_by(rule)
         try:
             ask = protocol.admit(self, request)
             if not ask.is_read:
                 return await writes.write(self, ask)
             if ask.path == self.profile.admission.path and ask.method == "GET":
                 return await admission.stream(self, ask)
-            return protocol.read(self, ask)
+            return protocol.read(self, ask, rule)
         except protocol.Refusal as refusal:
             return refusal.response
 
@@ -119,47 +170,19 @@ class Bmc:
         while True:
             await asyncio.sleep(self._report_s)
             if self.streams.readers:
-                for report in self.tree.reports:
-                    self.streams.send_report(self.tree.report(report))
+                for report in self.reports:
+                    self.streams.send_report(self.report(report))
 
-    async def _notice(self) -> None:
-        """Send an event when the power state or the presence of a power supply has changed."""
-        before = _conditions(self._read_state())
+    async def _notice(self, notices: Notices) -> None:
+        """Send an event for everything that has changed in the machine."""
         while True:
             await asyncio.sleep(self._report_s)
-            now = _conditions(self._read_state())
-            for path, state in now.items():
-                if state != before.get(path, state):
-                    severity = "OK" if state in ("On", "Enabled") else "Critical"
-                    self.send_event(
-                        "ResourceEvent.1.4.ResourceStateChanged", f"The state of {path} has changed to {state}.", path, severity
-                    )
-            before = now
+            for path, state in notices.changes():
+                severity = "OK" if state in ("On", "Enabled") else "Critical"
+                self.send_event("ResourceEvent.1.4.ResourceStateChanged", f"The state of {path} has changed to {state}.", path, severity)
 
     async def _remind(self, every_s: float) -> None:
         while True:
             await asyncio.sleep(every_s)
-            self.send_event("ResourceEvent.1.4.ResourceChanged", "One or more resource properties have changed.", SYSTEM, "OK")
-
-    def send_event(self, message_id: str, message: str, origin: str | None = None, severity: str = "OK", **members: object) -> None:
-        """Send an event as of now."""
-        record: Body = {
-            "MemberId": "0",
-            "EventId": str(self._now_ns()),
-            "EventType": "Other",
-            "EventTimestamp": stamp(self._now_ns()),
-            "MessageId": message_id,
-            "Message": message,
-            "MessageSeverity": severity,
-        }
-        if origin is not None:
-            record["OriginOfCondition"] = {"@odata.id": origin}
-        self.streams.send_event(record | members)
-
-
-def _conditions(state: State) -> dict[str, str]:
-    chassis, _ = state
-    conditions = {SYSTEM: "On" if chassis.power_is_on else "Off"}
-    for number, is_present in enumerate(chassis.psu_is_present):
-        conditions[f"{CHASSIS}/Sensors/PSU_{number}_Input_Power"] = "Enabled" if is_present else "Absent"
-    return conditions
+            origin = self.machine.system
+            self.send_event("ResourceEvent.1.4.ResourceChanged", "One or more resource properties have changed.", origin)

@@ -69,12 +69,13 @@ class Streams:
             self.close(number)
         self._ring.clear()
 
-    def send_event(self, record: Body) -> None:
-        """Send an event to whoever wants events."""
+    def send_event(self, record: Body) -> int:
+        """Send an event to whoever wants events; returns its number."""
         number = next(self._numbers)
         body: Body = {"@odata.type": "#Event.v1_11_0.Event", "Id": str(number), "Name": "Event Log", "Events": [record]}
         self._ring.append((number, body))
         self._send(body, number, "Event")
+        return number
 
     def send_report(self, body: Body) -> None:
         """Send a metric report, where this BMC streams any: bmcweb does only while somebody holds a push subscription."""

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from emulators.bmc.accounts import Account
+from emulators.bmc.hardware import MANAGER
 from emulators.bmc.messages import Body, message
-from emulators.bmc.protocol import HEADERS, LOGIN_PATHS, Ask, Refusal, allowed, answer, etag
-from emulators.bmc.tree import ACCOUNTS, MANAGER, SESSIONS, SUBSCRIPTIONS, Subscription
+from emulators.bmc.protocol import CHALLENGE, HEADERS, LOGIN_PATHS, Ask, Refusal, allowed, answer, etag
+from emulators.bmc.tree import ACCOUNTS, SESSIONS, SUBSCRIPTIONS, Subscription
 
 if TYPE_CHECKING:
     from emulators.bmc.server import Bmc
@@ -32,9 +33,9 @@ async def write(bmc: Bmc, ask: Ask) -> web.StreamResponse:
         return _login(bmc, data)
     body = bmc.resource(ask.path)
     if body is None:
-        raise Refusal("ResourceMissingAtURI", 404)
+        raise Refusal("ResourceMissingAtURI", 404, ask.path)
     if ask.method not in allowed(ask.path):
-        raise Refusal("OperationNotAllowed", 405, {"Allow": ", ".join(allowed(ask.path))})
+        raise Refusal("OperationNotAllowed", 405, headers={"Allow": ", ".join(allowed(ask.path))})
     assert ask.account is not None, "BUG: a write without an account"
     parent, _, number = ask.path.rpartition("/")
     _check_privilege(ask, parent, number, data, ask.account)
@@ -85,23 +86,23 @@ def _change(bmc: Bmc, ask: Ask, parent: str, number: str, data: Body) -> web.Str
 def _login(bmc: Bmc, data: Body) -> web.StreamResponse:
     username, password = data.get("UserName"), data.get("Password")
     if not isinstance(username, str) or not isinstance(password, str):
-        raise Refusal("PropertyMissing", 400)
+        raise Refusal("PropertyMissing", 400, "Password" if isinstance(username, str) else "UserName")
     account = bmc.accounts.check(username, password)
     if account is None:
-        raise Refusal("ResourceAtUriUnauthorized", 401, {"WWW-Authenticate": 'Basic realm="Redfish"'})
+        raise Refusal("ResourceAtUriUnauthorized", 401, SESSIONS, "Authentication failed.", headers=CHALLENGE)
     session = bmc.login(account)
     if session is None:
-        raise Refusal("SessionLimitExceeded", 503, {"Retry-After": "30"})
+        raise Refusal("SessionLimitExceeded", 503, headers={"Retry-After": "30"})
     body = bmc.tree.session(session.id)
     if account.must_change_password:
-        body["@Message.ExtendedInfo"] = [message("PasswordChangeRequired")]
+        body["@Message.ExtendedInfo"] = [message("PasswordChangeRequired", f"{ACCOUNTS}/{account.id}")]
     return answer(body, 201, {"Location": f"{SESSIONS}/{session.id}", "X-Auth-Token": session.token})
 
 
 def _add_account(bmc: Bmc, data: Body) -> web.StreamResponse:
     username, password, role = data.get("UserName"), data.get("Password"), data.get("RoleId", "ReadOnly")
     if not isinstance(username, str) or not isinstance(password, str):
-        raise Refusal("PropertyMissing", 400)
+        raise Refusal("PropertyMissing", 400, "Password" if isinstance(username, str) else "UserName")
     account = bmc.accounts.add(username, password, str(role))
     return _created(bmc, f"{ACCOUNTS}/{account.id}")
 
@@ -118,7 +119,7 @@ def _change_account(bmc: Bmc, number: str, data: Body) -> web.StreamResponse:
         raise Refusal("NoOperation", 400)
     known = [name for name in given if name in _ACCOUNT_MEMBERS or name == "Locked"]
     if not known:
-        raise Refusal("PropertyUnknown", 400)
+        raise Refusal("PropertyUnknown", 400, given[0])
     account = bmc.accounts.accounts[number]
     for name in known:
         if name in _ACCOUNT_MEMBERS:
@@ -127,16 +128,16 @@ def _change_account(bmc: Bmc, number: str, data: Body) -> web.StreamResponse:
         account.must_change_password = False
     body = bmc.resource(f"{ACCOUNTS}/{number}") or {}
     tag = etag(bmc, body)
-    unknown = [message("PropertyUnknown", severity="Warning")]
-    for name in given:
-        if name not in known:
-            body |= {"@Message.ExtendedInfo": unknown, f"{name}@Message.ExtendedInfo": unknown}
+    unknown = {name: message("PropertyUnknown", name, severity="Warning") for name in given if name not in known}
+    if unknown:
+        body["@Message.ExtendedInfo"] = list(unknown.values())
+        body |= {f"{name}@Message.ExtendedInfo": [told] for name, told in unknown.items()}
     return answer(body, 200, {"ETag": tag})
 
 
 def _subscribe(bmc: Bmc, data: Body) -> web.StreamResponse:
     if data.get("Protocol") != "Redfish":
-        raise Refusal("PropertyValueNotInList", 400)
+        raise Refusal("PropertyValueNotInList", 400, str(data.get("Protocol")), "Protocol")
     if len(bmc.tree.subscriptions) >= 2 * bmc.profile.admission.most_streams:
         raise Refusal("EventSubscriptionLimitExceeded", 503)
     number = secrets.token_hex(4)
@@ -151,9 +152,9 @@ def _change_time_servers(bmc: Bmc, data: Body) -> web.StreamResponse:
     ntp = data.get("NTP")
     wanted = ntp.get("NTPServers") if isinstance(ntp, dict) else None
     if not isinstance(wanted, list):
-        raise Refusal("PropertyUnknown", 400)
-    held = bmc.tree.ntp_servers
+        raise Refusal("PropertyUnknown", 400, next(iter(data), "NTP"))
+    held = bmc.tree.hardware.ntp_servers
     kept = [held[place] if server == {} and place < len(held) else server for place, server in enumerate(wanted)]
-    bmc.tree.ntp_servers = [server for server in kept if isinstance(server, str)]
+    bmc.tree.hardware.ntp_servers = [server for server in kept if isinstance(server, str)]
     body = bmc.resource(f"{MANAGER}/NetworkProtocol") or {}
     return answer(body, 200, {"ETag": etag(bmc, body)})

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
+from ingest.redfish.dell import signal_of_metric_id
 from ingest.redfish.identity import Series, place_of
 from ingest.redfish.sensors import SensorFacts, signal_of_sensor
 from ingest.redfish.signal import PRESENCE_WORDS, UNMAPPED, Signal, Words, unit_of
@@ -157,6 +158,8 @@ _TABLES: Mapping[str, tuple[_Rule, ...]] = {
 
 def signal_of(series: Series, facts: SensorFacts | None = None) -> Signal:
     """Find the canonical signal of a series; `facts` are those of its Sensor resource, where they were read."""
+    if series.metric_id:
+        return signal_of_metric_id(series.metric_id, series.context)
     return _signal_of(series.path, series.pointer, facts)
 
 
