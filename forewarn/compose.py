@@ -31,14 +31,12 @@ def lake_of(config: Config) -> Lake:
 
 
 def sources_of(config: Config, clock: Clock) -> list[Source]:
-    """Build every configured source of telemetry."""
-    return [
-        *_nvml_sources(config, clock),
-        *_exporter_sources(config, clock),
-        *_log_sources(config, clock),
-        *_bmc_sources(config, clock),
-        *_job_sources(config, clock),
-    ]
+    """Build every configured source of telemetry; those that tell of XIDs share one merge, so that one incident is one event."""
+    from ingest.xid_merge import MergedSource, XidMerge  # noqa: PLC0415
+
+    merge = XidMerge()
+    telling = [*_nvml_sources(config, clock), *_exporter_sources(config, clock), *_log_sources(config, clock), *_bmc_sources(config, clock)]
+    return [*(MergedSource(source, merge, clock) for source in telling), *_job_sources(config, clock)]
 
 
 def spool_of(config: Config) -> Spool:
@@ -194,4 +192,4 @@ def _job_sources(config: Config, clock: Clock) -> list[Source]:
     from ingest.jobs import JobsSource  # noqa: PLC0415
 
     collect = config.collect
-    return [JobsSource(config.fleet.cluster, squeue=collect.squeue, sacct=collect.sacct, interval_s=collect.interval_s, clock=clock)]
+    return [JobsSource(config.fleet.cluster, squeue=collect.squeue, sacct=collect.sacct, interval_s=collect.jobs_interval_s, clock=clock)]

@@ -15,12 +15,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from features.build import build_features
 from features.labels import label
 
 from alerting.ledger import Ledger
 from emulators.history import write_history, write_truth
 from emulators.world import World, WorldSpec
+from features.build import build_features
 from features.rollup import roll_up
 from forewarn.account import Account, Recommended, TrueFailure, settle
 from forewarn.demo_fleet import LiveClock, LiveFleet, live_configuration, write_configuration, write_secret
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 DAY_NS = 86_400 * NS
 _GRACE_NS = 1800 * NS  # fleet time after the last failure, so that what it left behind arrives
+_HEAD_START_NS = 12 * NS  # wall time from the start of the processes to the start of fleet time
 _SLICES = 12  # a long step is done in so many slices of time, each moving its progress bar
 
 
@@ -154,7 +155,7 @@ def _train(lake: Lake, directory: Path, *, cutoff: datetime, now: datetime, opti
 
 
 def _start_live(fleet: LiveFleet, directory: Path, now_ns: int, options: DemoOptions) -> LiveClock:
-    clock = LiveClock(epoch_ns=now_ns, scale=options.scale, started_monotonic_ns=time.monotonic_ns() + 12 * NS)
+    clock = LiveClock(epoch_ns=now_ns, scale=options.scale, started_monotonic_ns=time.monotonic_ns() + _HEAD_START_NS)
     ports = (_free_port(), _free_port())
     keys = directory / "secrets"
     for name in ("webhook", "acks", "operator"):

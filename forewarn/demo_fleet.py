@@ -102,7 +102,7 @@ def live_configuration(
 ) -> dict[str, Any]:
     """Compose the configuration of the live part from what the emulated fleet says of its devices."""
     api_port, consumer_port = ports
-    nodes: dict[str, dict[str, Any]] = msgspec.json.decode((directory / "fleet" / "endpoints.json").read_bytes())["nodes"]
+    endpoints: dict[str, Any] = msgspec.json.decode((directory / "fleet" / "endpoints.json").read_bytes())
     keys = directory / "secrets"
     return {
         "fleet": {
@@ -114,12 +114,12 @@ def live_configuration(
         },
         "lake": {"path": str(directory / "lake")},
         "bus": dict(bus),
-        "collect": {**_pace(cadence_s), **_sources(nodes)},
+        "collect": {**_pace(cadence_s), **_sources(endpoints["nodes"]), **_scheduler(endpoints["scheduler"])},
         "write": {"max_age_s": 1.5},
         "score": {"every_s": 3600.0, "stale_after_s": 7200.0},
         "alert": {
             "max_score_age_h": 6.0,
-            "webhook_url": f"http://127.0.0.1:{consumer_port}/",
+            "webhook_url": f"http://127.0.0.1:{consumer_port}/webhook",
             "secret_file": str(keys / "webhook"),
             "ack_secrets": {"log": str(keys / "acks"), "operator": str(keys / "operator")},
             "port": api_port,
@@ -135,6 +135,7 @@ def _pace(cadence_s: float) -> dict[str, Any]:
         "cold_interval_s": 21_600.0,
         "link_interval_s": 21_600.0,
         "chassis_interval_s": 3600.0,
+        "jobs_interval_s": 1800.0,
         "metrics_port": 0,
     }
 
@@ -160,3 +161,7 @@ def _sources(nodes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
             if at.get("bmc")
         ],
     }
+
+
+def _scheduler(commands: Mapping[str, str]) -> dict[str, Any]:
+    return {name: [command, "--json"] for name, command in commands.items()}

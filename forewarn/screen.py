@@ -68,7 +68,8 @@ class Screen:
         self._console.print(_verdict_table(account.verdicts))
         self._console.print(
             f"false alarms: {len(account.false_alarms)}   drains whose 24 h are not over: {len(account.unresolved)}\n"
-            f"node-hours: drains {account.drained_h:.0f}, lost to failures {account.lost_h:.0f}, of which {account.avoidable_h:.0f} had been announced\n"
+            f"node-hours: drains {account.drained_h:.0f}, lost to failures {account.lost_h:.0f}, "
+            f"of which {account.avoidable_h:.0f} had been announced\n"
             f"(shadow mode: nothing was drained; a drain is charged 2 node-hours, a failure in service 24)"
         )
         self._console.print("\nWall time: " + ", ".join(f"{name} {seconds:.0f} s" for name, seconds in result.wall_s.items()))

@@ -76,6 +76,7 @@ class CollectSection(Section):
     cold_interval_s: float = Field(3600.0, ge=1, description="seconds between polls of identity and modes")
     link_interval_s: float = Field(60.0, ge=1, description="seconds between polls of every NVLink")
     chassis_interval_s: float = Field(60.0, ge=1, description="seconds between polls of a BMC that cannot stream")
+    jobs_interval_s: float = Field(60.0, ge=1, description="seconds between looks at the scheduler's jobs")
     deadline_s: float = Field(2.0, gt=0, description="wall seconds that one device may take to answer")
     jitter_ratio: float = Field(0.1, ge=0, le=1, description="largest random delay of a poll as a share of its interval")
     spool_max_mb: int = Field(1024, ge=16, description="bound of the spool on disk, MiB")
