@@ -36,7 +36,7 @@ class WorldSpec:
     frailty_sigma: float = 1.10
     lemon_share: float = 0.013
     lemon_factor: float = 50.0
-    multiplier_cap: float | None = None  # bound on a node's hazard over the fleet's mean
+    multiplier_cap: float | None = 200.0  # bound on a node's hazard over the fleet's mean: what RSC's lemons imply at most
     defective_lot: bool = False
     repeat_scale: float = 1.0  # of the probability that a repair does not help
     domain_incidents: bool = True
