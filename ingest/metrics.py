@@ -29,6 +29,7 @@ PUBLISH_REFUSED = Counter("forewarn_bus_refused_records_total", "Records that th
 WRITER_RECEIVED = Counter("forewarn_writer_received_records_total", "Records read from the bus", ["table"])
 WRITER_WRITTEN = Counter("forewarn_writer_written_records_total", "Records committed to the lake", ["table"])
 WRITER_DUPLICATES = Counter("forewarn_writer_duplicate_messages_total", "Messages already in the lake", ["table"])
+WRITER_KNOWN_EVENTS = Counter("forewarn_writer_known_events_total", "Events of a log that was read again, already in the lake")
 WRITER_REJECTED = Counter("forewarn_writer_rejected_messages_total", "Messages kept out of the lake", ["reason"])
 WRITER_NEWER = Counter("forewarn_writer_newer_version_messages_total", "Messages of a newer minor version, read without their new fields")
 WRITER_FAILURES = Counter("forewarn_writer_failures_total", "Passes that failed and are repeated", ["reason"])

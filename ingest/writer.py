@@ -3,7 +3,7 @@
 The cycle: poll until there are enough rows or the oldest is old enough -> one Arrow table -> one append whose application transactions
 name each stream and the offset after its last message -> commit to the bus. The lake goes first: a crash between the two lets the
 same messages come again, and the stream's offset in the lake says that they are done. What a collector sent twice is known by its
-origin and number (`ingest.marks`). A message that cannot become rows goes to the rejects with its reason and the batch goes on. When
+origin and number (`ingest.marks`), what it read twice from a log by the record (`ingest.known_events`). A message that cannot become rows goes to the rejects with its reason and the batch goes on. When
 anything else fails, the open batches are given up and read again from the bus.
 """
 
@@ -14,6 +14,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import msgspec
 import pyarrow as pa
 import structlog
 
@@ -21,6 +22,7 @@ from ingest.bus import Delivery, Rejects, Subscriber
 from ingest.clock import NS
 from ingest.columns import CHUNK_ROWS, arrow_table
 from ingest.errors import LakeConflict, RecordRejected, StreamsMoved
+from ingest.known_events import KnownEvents
 from ingest.lake import AppTransaction, Lake
 from ingest.marks import Marks
 from ingest.messages import VERSION, Message, decode
@@ -28,13 +30,14 @@ from ingest.metrics import (
     COMMIT_SECONDS,
     WRITER_DUPLICATES,
     WRITER_FAILURES,
+    WRITER_KNOWN_EVENTS,
     WRITER_NEWER,
     WRITER_OLDEST_AGE,
     WRITER_RECEIVED,
     WRITER_REJECTED,
     WRITER_WRITTEN,
 )
-from ingest.schema import TABLES
+from ingest.schema import EVENTS, TABLES
 from ingest.tables import Table
 
 URGENT_TABLES = frozenset({"events", "outcomes", "source_states"})
@@ -82,6 +85,7 @@ class Writer:
         self._batches: dict[str, _Batch] = {}
         self._starts: dict[tuple[str, str], int] = {}
         self._marks: dict[str, Marks] = {}
+        self._known_events = KnownEvents(lake)
         self._is_open = False
         self._is_sound = False
 
@@ -156,12 +160,20 @@ class Writer:
         if not self._marks_of(batch.table).pass_new(message):
             WRITER_DUPLICATES.labels(delivery.table).inc()
             return
+        if delivery.table == EVENTS.name:
+            message = self._without_known(message)
         WRITER_RECEIVED.labels(delivery.table).inc(len(message.rows))
         batch.pending.append((delivery, message))
         batch.pending_rows += len(message.rows)
         batch.rows += len(message.rows)
         if batch.pending_rows >= CHUNK_ROWS:
             self._convert(batch)
+
+    def _without_known(self, message: Message) -> Message:
+        """Leave out events that a collector read again from the start of a log."""
+        new = self._known_events.pass_new(message.rows)
+        WRITER_KNOWN_EVENTS.inc(len(message.rows) - len(new))
+        return msgspec.structs.replace(message, rows=new)
 
     def _convert(self, batch: _Batch) -> None:
         """Turn pending messages into Arrow; one that does not fit its columns is rejected and the others go on."""
@@ -214,6 +226,7 @@ class Writer:
         self._starts.clear()
         for marks in self._marks.values():
             marks.forget()
+        self._known_events.forget()
 
     def _is_due(self, batch: _Batch) -> bool:
         return batch.rows >= self._max_rows or self._age_s(batch) >= self._limit_s(batch)
