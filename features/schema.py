@@ -5,23 +5,24 @@ A feature that cannot be computed is NULL, never zero: without telemetry, withou
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
+from features.buckets import GPU_ROLLUPS_1D, GPU_ROLLUPS_1H, GPU_ROLLUPS_5M, NODE_ROLLUPS_1H
+from features.catalogue import FEATURES, Feature
 from ingest.tables import TIMESTAMP, Column, Means, Record, Table, table_of
 
-
-@dataclass(frozen=True)
-class Feature:
-    """One precursor signal: `scope` says which unit it describes, `window` how far it looks back (ISO 8601 duration)."""
-
-    name: str
-    family: str
-    scope: str  # gpu or node
-    unit: str
-    window: str
-    precursor_of: tuple[str, ...]
-    meaning: str
+__all__ = [
+    "EPISODES",
+    "FEATURES",
+    "GPU_FEATURES",
+    "GPU_ROLLUPS_1D",
+    "GPU_ROLLUPS_1H",
+    "GPU_ROLLUPS_5M",
+    "NODE_FEATURES",
+    "NODE_ROLLUPS_1H",
+    "Episode",
+    "Feature",
+]
 
 
 class Episode(Record, frozen=True, kw_only=True, omit_defaults=True):
@@ -42,14 +43,12 @@ class Episode(Record, frozen=True, kw_only=True, omit_defaults=True):
 
 EPISODES = Table(
     "episodes",
-    "At-risk episodes with their ends: the labels.",
+    "At-risk episodes with their ends: the labels; always read whole (`date` is the first day of the year that an episode began in).",
     table_of(Episode, "episodes", "", ()).own_columns,
     ("scope", "unit", "started_at"),
     time="started_at",
     record=Episode,
 )
-
-FEATURES: tuple[Feature, ...] = ()
 
 _AS_OF = Column("as_of", TIMESTAMP, "UTC", "landmark: only rows observed and received by then were used", nullable=False)
 _NODE = Column("node", "string", "", "node name", nullable=False)

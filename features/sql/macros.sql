@@ -1,0 +1,14 @@
+-- Words that the queries share; every connection learns them once.
+
+-- Growth between two readings of a counter; unknown for a first reading (a baseline) and where the counter has stepped back.
+create or replace temp macro growth(reading, reading_before) as if(reading >= reading_before, reading - reading_before, null);
+
+-- 1 where a counter has stepped back, else 0.
+create or replace temp macro stepped_back(reading, reading_before) as if(reading < reading_before, 1, 0);
+
+-- Order in which sources are believed.
+create or replace temp macro source_rank(source) as
+    case source when 'nvml' then 0 when 'exporter' then 1 else 2 end;
+
+-- Hours from one time to another.
+create or replace temp macro hours_between(earlier, later) as (epoch_us(later) - epoch_us(earlier)) / 3.6e9;

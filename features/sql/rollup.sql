@@ -1,0 +1,293 @@
+-- Samples to closed buckets: what adds up, the largest values, the last values, and the growth of counters across their resets.
+--
+-- A counter epoch begins when the boot or the collector's epoch changes, the uptime goes back, or two counters since driver load step
+-- back together. Growth into a new epoch is the new value (a lower bound); a counter that alone steps back gives none and is counted;
+-- the first reading ever seen is a baseline. Growth is booked in the order of arrival: a sample that a later one has overtaken, in this
+-- run or in an earlier one, adds its gauges and no growth.
+--
+-- Grain: one row per (gpu_uuid, source, bucket, revision); revision 1 holds what was received after the bucket's end.
+-- Inputs: gpu_samples; carry (carry.sql). Parameters: $since and $until (bucket borders), $late_since (how far back late samples are
+-- taken: those received after the source's mark), $width_s.
+-- Output: columns of features/buckets.py, GpuRollup.
+with samples as not materialized (
+    select
+        sample.node,
+        gpu_uuid,
+        source,
+        observed_at,
+        sample.received_at,
+        time_bucket(to_seconds($width_s), observed_at) as started_at,
+        if(sample.received_at > started_at + to_seconds($width_s), 1, 0) as revision,
+        false as is_carried,
+        coalesce(observed_at <= carry.last_at, false) as is_overtaken,
+        sample.boot_id,
+        sample.epoch,
+        sample.uptime_s,
+        coalesce(gpu_present, true) and not list_contains(coalesce(map_values(quality), []), 'lost') as is_present,
+        list_has_any(coalesce(map_values(quality), []), ['lost', 'timeout', 'stale', 'blank', 'absent']) as is_bad,
+        latency_us,
+        temp_c,
+        memory_temp_c,
+        power_w,
+        sm_clock_mhz,
+        gpu_util_ratio,
+        thermal_margin_c,
+        gpu_index,
+        power_limit_w,
+        pcie_link_width * power(2, pcie_link_gen - 1) as pcie_lanes,
+        nvlink_active,
+        fabric_state,
+        recovery_action,
+        coalesce(remap_pending or retired_pages_pending, remap_pending, retired_pages_pending)::bigint as remap_pending,
+        remap_failure::bigint as remap_failure,
+        remap_banks_low + coalesce(remap_banks_none, 0) as remap_banks_low,
+        sram_threshold_exceeded::bigint as sram_threshold_exceeded,
+        sample.energy_mj_total,
+        sample.sw_power_cap_ns_total,
+        sample.sw_thermal_ns_total,
+        sample.hw_thermal_ns_total,
+        sample.hw_power_brake_ns_total,
+        sample.pcie_replay_total,
+        sample.pcie_correctable_total,
+        sample.pcie_l0_to_recovery_total as pcie_recovery_total,
+        sample.ecc_ce_volatile_total,
+        sample.ecc_ue_volatile_total,
+        sample.dram_ce_volatile_total,
+        sample.dram_ue_volatile_total,
+        sample.sram_ce_volatile_total,
+        sample.sram_ue_volatile_total,
+        sample.nvlink_crc_total,
+        sample.nvlink_replay_total,
+        sample.nvlink_recovery_total,
+        sample.ecc_ce_aggregate_total,
+        sample.ecc_ue_aggregate_total,
+        sample.remapped_rows_ce_total,
+        sample.remapped_rows_ue_total,
+        sample.retired_pages_total
+    from gpu_samples as sample
+    left join carry using (gpu_uuid, source)
+    where observed_at < $until
+      and (observed_at >= $since or (observed_at >= $late_since and sample.received_at > coalesce(carry.received_at, '-infinity')))
+      and gpu_instance is null
+),
+arrivals as materialized (
+    select
+        gpu_uuid,
+        source,
+        observed_at,
+        received_at,
+        started_at,
+        revision,
+        not is_carried and coalesce(observed_at = lag(observed_at) over polls, false) as is_repeat,
+        not is_carried and (is_overtaken or coalesce(received_at > min(received_at) over later, false)) as is_overtaken,
+        coalesce(
+            boot_id <> lag(boot_id ignore nulls) over polls
+            or epoch <> lag(epoch ignore nulls) over polls
+            or uptime_s < lag(uptime_s ignore nulls) over polls
+            or 2 <= (
+                stepped_back(energy_mj_total, lag(energy_mj_total ignore nulls) over polls)
+                + stepped_back(sw_power_cap_ns_total, lag(sw_power_cap_ns_total ignore nulls) over polls)
+                + stepped_back(sw_thermal_ns_total, lag(sw_thermal_ns_total ignore nulls) over polls)
+                + stepped_back(hw_thermal_ns_total, lag(hw_thermal_ns_total ignore nulls) over polls)
+                + stepped_back(hw_power_brake_ns_total, lag(hw_power_brake_ns_total ignore nulls) over polls)
+                + stepped_back(pcie_replay_total, lag(pcie_replay_total ignore nulls) over polls)
+                + stepped_back(pcie_correctable_total, lag(pcie_correctable_total ignore nulls) over polls)
+                + stepped_back(pcie_recovery_total, lag(pcie_recovery_total ignore nulls) over polls)
+                + stepped_back(ecc_ce_volatile_total, lag(ecc_ce_volatile_total ignore nulls) over polls)
+                + stepped_back(nvlink_crc_total, lag(nvlink_crc_total ignore nulls) over polls)
+                + stepped_back(nvlink_replay_total, lag(nvlink_replay_total ignore nulls) over polls)
+                + stepped_back(nvlink_recovery_total, lag(nvlink_recovery_total ignore nulls) over polls)
+            ),
+            false
+        ) as is_reset
+    from (
+        from samples
+        union all by name
+        select *, last_at as observed_at, true as is_carried, false as is_overtaken from carry
+    )
+    window
+        polls as (partition by gpu_uuid, source order by observed_at, received_at),
+        later as (partition by gpu_uuid, source order by observed_at, received_at rows between 1 following and unbounded following)
+),
+resets as (
+    select gpu_uuid, source, observed_at, started_at, min(received_at) as received_at, min(revision) as revision
+    from arrivals
+    where is_reset and not is_overtaken
+    group by gpu_uuid, source, observed_at, started_at
+),
+overtaken as (
+    select distinct gpu_uuid, source, observed_at, received_at
+    from arrivals
+    where is_overtaken
+),
+readings as (
+    select gpu_uuid, source, observed_at, received_at, started_at, revision, false as is_carried, 1 as place, columns('_total$')
+    from samples
+    anti join overtaken using (gpu_uuid, source, observed_at, received_at)
+    union all by name
+    select gpu_uuid, source, last_at as observed_at, received_at, true as is_carried, 1 as place, columns('_total$')
+    from carry
+    union all by name
+    -- a reset is a reading of zero
+    select
+        *,
+        false as is_carried,
+        0 as place,
+        0 as energy_mj_total,
+        0 as sw_power_cap_ns_total,
+        0 as sw_thermal_ns_total,
+        0 as hw_thermal_ns_total,
+        0 as hw_power_brake_ns_total,
+        0 as pcie_replay_total,
+        0 as pcie_correctable_total,
+        0 as pcie_recovery_total,
+        0 as ecc_ce_volatile_total,
+        0 as ecc_ue_volatile_total,
+        0 as dram_ce_volatile_total,
+        0 as dram_ue_volatile_total,
+        0 as sram_ce_volatile_total,
+        0 as sram_ue_volatile_total,
+        0 as nvlink_crc_total,
+        0 as nvlink_replay_total,
+        0 as nvlink_recovery_total
+    from resets
+),
+compared as (
+    select *, lag(observed_at) over chain as observed_before, lag(columns('_total$') ignore nulls) over chain as 'before_\0'
+    from readings
+    window chain as (partition by gpu_uuid, source order by observed_at, place, received_at)
+),
+steps as (
+    select
+        *,
+        least(epoch_us(observed_at) - epoch_us(observed_before), 3_600_000_000) / 1e6 as elapsed_s,
+        growth(sram_ce_volatile_total, before_sram_ce_volatile_total) as sram_ce,
+        growth(sram_ue_volatile_total, before_sram_ue_volatile_total) as sram_ue,
+        coalesce(
+            growth(ecc_ce_volatile_total, before_ecc_ce_volatile_total),
+            growth(dram_ce_volatile_total, before_dram_ce_volatile_total) + coalesce(sram_ce, 0),
+            growth(ecc_ce_aggregate_total, before_ecc_ce_aggregate_total)
+        ) as ecc_ce,
+        coalesce(
+            growth(ecc_ue_volatile_total, before_ecc_ue_volatile_total),
+            growth(dram_ue_volatile_total, before_dram_ue_volatile_total) + coalesce(sram_ue, 0),
+            growth(ecc_ue_aggregate_total, before_ecc_ue_aggregate_total)
+        ) as ecc_ue,
+        growth(remapped_rows_ce_total, before_remapped_rows_ce_total) as remapped_ce,
+        growth(remapped_rows_ue_total, before_remapped_rows_ue_total) as remapped_ue,
+        coalesce(remapped_ce + remapped_ue, remapped_ce, remapped_ue, growth(retired_pages_total, before_retired_pages_total)) as remapped_rows,
+        growth(nvlink_crc_total, before_nvlink_crc_total) as nvlink_crc,
+        growth(nvlink_replay_total, before_nvlink_replay_total) as nvlink_replay,
+        growth(nvlink_recovery_total, before_nvlink_recovery_total) as nvlink_recovery,
+        if(place = 0, 0,
+            stepped_back(energy_mj_total, before_energy_mj_total)
+            + stepped_back(sw_power_cap_ns_total, before_sw_power_cap_ns_total)
+            + stepped_back(sw_thermal_ns_total, before_sw_thermal_ns_total)
+            + stepped_back(hw_thermal_ns_total, before_hw_thermal_ns_total)
+            + stepped_back(hw_power_brake_ns_total, before_hw_power_brake_ns_total)
+            + stepped_back(pcie_replay_total, before_pcie_replay_total)
+            + stepped_back(pcie_correctable_total, before_pcie_correctable_total)
+            + stepped_back(pcie_recovery_total, before_pcie_recovery_total)
+            + stepped_back(ecc_ce_volatile_total, before_ecc_ce_volatile_total)
+            + stepped_back(ecc_ue_volatile_total, before_ecc_ue_volatile_total)
+            + stepped_back(nvlink_crc_total, before_nvlink_crc_total)
+            + stepped_back(nvlink_replay_total, before_nvlink_replay_total)
+            + stepped_back(nvlink_recovery_total, before_nvlink_recovery_total)
+            + stepped_back(ecc_ce_aggregate_total, before_ecc_ce_aggregate_total)
+            + stepped_back(remapped_rows_ue_total, before_remapped_rows_ue_total)
+        ) as counters_back
+    from compared
+    where not is_carried
+),
+grown as (
+    select
+        gpu_uuid,
+        source,
+        started_at,
+        revision,
+        sum(elapsed_s) as elapsed_s,
+        sum(growth(sw_power_cap_ns_total, before_sw_power_cap_ns_total)) / 1e9 as sw_power_cap_s,
+        sum(growth(sw_thermal_ns_total, before_sw_thermal_ns_total)) / 1e9 as sw_thermal_s,
+        sum(growth(hw_thermal_ns_total, before_hw_thermal_ns_total)) / 1e9 as hw_thermal_s,
+        sum(growth(hw_power_brake_ns_total, before_hw_power_brake_ns_total)) / 1e9 as hw_power_brake_s,
+        sum(growth(pcie_replay_total, before_pcie_replay_total)) as pcie_replay,
+        sum(growth(pcie_correctable_total, before_pcie_correctable_total)) as pcie_correctable,
+        sum(growth(pcie_recovery_total, before_pcie_recovery_total)) as pcie_recovery,
+        sum(ecc_ce) as ecc_ce,
+        sum(ecc_ue) as ecc_ue,
+        sum(sram_ce) as sram_ce,
+        sum(sram_ue) as sram_ue,
+        sum(remapped_rows) as remapped_rows,
+        sum(nvlink_crc) as nvlink_crc,
+        sum(nvlink_replay) as nvlink_replay,
+        sum(nvlink_recovery) as nvlink_recovery,
+        count(*) filter (ecc_ce > 0) as ce_polls,
+        max(ecc_ce) as ce_max,
+        max(observed_at) filter (ecc_ce > 0) as ce_last_at,
+        count(*) filter (nvlink_crc + nvlink_replay + nvlink_recovery > 0) as nvlink_error_polls,
+        count(*) filter (place = 0) as resets,
+        sum(counters_back) as went_back,
+        arg_max(columns('^[^b].*_total$'), observed_at) filter (place = 1)
+    from steps
+    group by gpu_uuid, source, started_at, revision
+),
+repeats as (
+    select gpu_uuid, source, started_at, revision, count(*) as repeats
+    from arrivals
+    where is_repeat
+    group by gpu_uuid, source, started_at, revision
+),
+seen as (
+    select
+        node,
+        started_at,
+        greatest(started_at + to_seconds($width_s), max(received_at)) as known_at,
+        max(received_at) as last_received_at,
+        revision,
+        gpu_uuid,
+        source,
+        count(*) filter (is_present) as polls,
+        count(*) filter (not is_present) as absent_polls,
+        count(*) filter (is_bad) as bad_polls,
+        max(observed_at) as last_at,
+        sum(latency_us) as latency_us_sum,
+        max(latency_us) as latency_us_max,
+        count(latency_us) as latency_polls,
+        count(temp_c + power_w) as load_polls,
+        sum(power_w - 400) filter (temp_c is not null) as power_sum,
+        sum((power_w - 400) * (power_w - 400)) filter (temp_c is not null) as power_sq_sum,
+        sum(temp_c - 50) filter (power_w is not null) as temp_sum,
+        sum((temp_c - 50) * (power_w - 400)) as temp_power_sum,
+        max(temp_c) as temp_c_max,
+        max(memory_temp_c) as memory_temp_c_max,
+        min(thermal_margin_c) as thermal_margin_c_min,
+        sum(gpu_util_ratio) as util_sum,
+        count(gpu_util_ratio) as util_polls,
+        sum(sm_clock_mhz) filter (gpu_util_ratio >= 0.5) as busy_clock_mhz_sum,
+        count(sm_clock_mhz) filter (gpu_util_ratio >= 0.5) as busy_polls,
+        arg_max(gpu_index, observed_at) as gpu_index,
+        arg_max(power_limit_w, observed_at) as power_limit_w,
+        arg_max(pcie_lanes, observed_at) as pcie_lanes,
+        arg_max(nvlink_active, observed_at) as nvlink_active,
+        max(nvlink_active) as nvlink_active_max,
+        arg_max(fabric_state, observed_at) as fabric_state,
+        arg_max(recovery_action, observed_at) as recovery_action,
+        arg_max(remap_pending, observed_at) as remap_pending,
+        arg_max(remap_failure, observed_at) as remap_failure,
+        arg_max(remap_banks_low, observed_at) as remap_banks_low,
+        arg_max(remapped_rows_ce_total + remapped_rows_ue_total, observed_at) as remapped_rows_total,
+        arg_max(sram_threshold_exceeded, observed_at) as sram_threshold_exceeded,
+        arg_max(boot_id, observed_at) as boot_id,
+        arg_max(epoch, observed_at) as epoch,
+        arg_max(uptime_s, observed_at) as uptime_s
+    from samples
+    group by node, started_at, revision, gpu_uuid, source
+)
+select
+    seen.* exclude (polls, last_received_at),
+    last_received_at as received_at,
+    polls - coalesce(repeats, 0) as polls,
+    grown.* exclude (gpu_uuid, source, started_at, revision)
+from seen
+left join grown using (gpu_uuid, source, started_at, revision)
+left join repeats using (gpu_uuid, source, started_at, revision)
