@@ -10,11 +10,11 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from emulators.nvml import fields, generate, getters, layout
 from emulators.nvml.header import Header, find_header
+from emulators.nvml.variants import CURRENT, Variant
 
 LIBRARY, WRITER = "libnvidia-ml.so.1", "libnvml-writer.so"
 _SOURCE = Path(__file__).parent / "source"
@@ -23,19 +23,6 @@ _FLAGS = ("-O2", "-fPIC", "-Wall", "-Werror", "-Wno-deprecated-declarations", "-
 
 class CompilerMissing(Exception):
     """There is no C compiler; install gcc or clang as `cc`."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Variant:
-    """One kind of driver: its header generation (major * 100 + minor), symbols it lacks, and C switches."""
-
-    name: str = "current"
-    generation: int = 1305
-    hidden: frozenset[str] = frozenset()
-    switches: tuple[str, ...] = ()
-
-
-CURRENT = Variant()
 
 
 def default_cache() -> Path:
@@ -93,7 +80,7 @@ def _build(compiler: str, header: Header, variant: Variant, work: Path) -> None:
     linking = (f"-Wl,-soname,{LIBRARY}", f"-Wl,--version-script={work / 'exports.map'}")
     generated = [work / name for name in written if name.endswith(".c")]
     _compile(compiler, *_FLAGS, *includes, *switches, *sources, *generated, *linking, "-o", work / LIBRARY)
-    _compile(compiler, *_FLAGS, f"-I{work}", _SOURCE / "writer.c", "-o", work / WRITER)
+    _compile(compiler, *_FLAGS, f"-I{work}", f"-I{_SOURCE}", _SOURCE / "writer.c", "-o", work / WRITER)
 
 
 def _compile(*command: str | Path) -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from emulators.nvml.build import CURRENT, LIBRARY, WRITER, Variant, build_library
-from emulators.nvml.layout import ABI, FAULTS, GPUS, MAGIC, NO_INSTANCE, QUANTITY, Event, State
-from emulators.nvml.profiles import H100, PROFILES, Profile
+from emulators.nvml import semantics
+from emulators.nvml.build import LIBRARY, WRITER, build_library
+from emulators.nvml.layout import ABI, FAULTS, GPUS, MAGIC, NO_INSTANCE, Event, State
+from emulators.nvml.profiles import Profile, apply_profile, profile_of
 from emulators.nvml.show import link_values, show_gpu, show_identity, show_links
+from emulators.nvml.variants import CURRENT, Variant
 from emulators.state import GpuState
 
 XID = 0x8  # nvmlEventTypeXidCriticalError
@@ -37,7 +39,7 @@ class NvmlMachine:
         self.state_path = state_path
         self.library_dir = build_library(cache_dir, variant)
         self._writer = ctypes.CDLL(str(self.library_dir / WRITER))
-        profile = _profile(gpus[0].gpu_model) if gpus else H100
+        profile = profile_of(gpus[0].gpu_model if gpus else "")
         state_path.write_bytes(bytes(ctypes.sizeof(State)))
         with state_path.open("r+b") as file:
             self._map = mmap.mmap(file.fileno(), ctypes.sizeof(State))
@@ -61,6 +63,27 @@ class NvmlMachine:
     def library(self) -> Path:
         """The library itself, for processes that load it by path."""
         return self.library_dir / LIBRARY
+
+    def seat_captured(self, profile: Profile) -> list[str]:
+        """Seat the GPUs of a captured machine as they were, idle; gives their UUIDs."""
+        seats = [
+            GpuState(
+                gpu_uuid=f"GPU-{slot:08x}-{profile.cuda_version:04x}-4000-8000-000000000000",
+                serial=f"1650{slot:09d}",
+                pci=pci,
+                gpu_index=slot,
+                gpu_model=profile.model,
+            )
+            for slot, pci in enumerate(profile.addresses)
+        ]
+        for slot, gpu in enumerate(seats):
+            with self._edit(slot) as block:
+                self._seat(slot, gpu, block)
+        with self.edit_machine() as machine:
+            machine.cuda_version, machine.is_persistent, machine.init_rc = profile.cuda_version, profile.is_persistent, 0
+            _set_driver(machine, profile.driver_version)
+        self.order([gpu.gpu_uuid for gpu in seats])
+        return [gpu.gpu_uuid for gpu in seats]
 
     def show(self, gpus: Sequence[GpuState]) -> None:
         """Make the machine look like this, all at once per GPU; an empty list is a machine without its driver."""
@@ -91,10 +114,9 @@ class NvmlMachine:
         generation = block.generation + 1
         ctypes.memset(ctypes.addressof(block), 0, ctypes.sizeof(block))
         block.generation = generation
-        apply_profile(_profile(gpu.gpu_model), block)
+        apply_profile(profile_of(gpu.gpu_model), slot, block)
         show_identity(gpu, block)
         block.minor = slot
-        block.module_id = slot + 1
         self._uuids[slot:] = [gpu.gpu_uuid]
         self._links[slot] = []
 
@@ -126,6 +148,42 @@ class NvmlMachine:
     def slot(self, gpu_uuid: str) -> int:
         """Tell the slot of a GPU."""
         return self._uuids.index(gpu_uuid)
+
+    def advance(self, seconds: float) -> None:
+        """Let scenario time pass: counters that run by themselves run, and field values carry the new time."""
+        with self.edit_machine() as machine:
+            machine.scenario_ns += int(seconds * 1e9)
+        for slot in range(len(self._uuids)):
+            with self._edit(slot) as block:
+                semantics.advance(block, seconds)
+
+    def reset_gpu(self, gpu_uuid: str) -> None:
+        """Reset one GPU."""
+        with self.edit(gpu_uuid) as block:
+            semantics.restart(block)
+
+    def reload_driver(self, version: str | None = None) -> None:
+        """Load the driver anew, possibly another version: then processes that loaded the library before get code 18 for ever."""
+        for slot in range(len(self._uuids)):
+            with self._edit(slot) as block:
+                semantics.restart(block)
+        with self.edit_machine() as machine:
+            machine.driver_generation += 1
+            if version is not None:
+                _set_driver(machine, version)
+        self._writer.emu_ring(ctypes.byref(self.state, State.bell.offset))
+
+    def reboot(self, boot_id: str) -> None:
+        """Start the whole node anew."""
+        with self.edit_machine() as machine:
+            machine.boot_id = boot_id.encode()
+        self.reload_driver()
+
+    def order(self, gpu_uuids: Sequence[str]) -> None:
+        """List GPUs in this order; those left out are not listed."""
+        with self.edit_machine() as machine:
+            machine.slots[: len(gpu_uuids)] = [self.slot(uuid) for uuid in gpu_uuids]
+            machine.count = len(gpu_uuids)
 
     def post_xid(self, gpu_uuid: str, code: int, *, gpu_instance: int | None = None, compute_instance: int | None = None) -> None:
         """Let an XID happen: whoever waits for events of this GPU gets it."""
@@ -171,40 +229,10 @@ class NvmlMachine:
                 fault.action = 0
 
     def close(self) -> None:
-        """Let go of the state file; the library keeps its own mapping."""
-        del self.state
-        self._map.close()
+        """Let go of the state file; processes that have it mapped keep it."""
+        del self.state, self._map
 
 
 def _set_driver(machine: Any, version: str) -> None:
     machine.driver_version = version.encode()
     machine.nvml_version = f"{machine.cuda_version // 1000}.{version}".encode()
-
-
-def _profile(model: str) -> Profile:
-    return PROFILES.get(model, H100)
-
-
-def apply_profile(profile: Profile, block: Any) -> None:
-    """Fill a block with a model's baseline; what the model does not have is not supported."""
-    values = profile.baseline()
-    for name, index in QUANTITY.items():
-        block.rc[index] = profile.codes.get(name, 0 if name in values else NOT_SUPPORTED)
-    for name, value in values.items():
-        put(block, name, value)
-
-
-def put(block: Any, name: str, value: Any) -> None:
-    """Set a quantity: a text, a number, or the start of an array."""
-    if isinstance(value, str):
-        setattr(block, name, value.encode())
-    elif isinstance(value, tuple):
-        getattr(block, name)[: len(value)] = [int(number) for number in value]
-    else:
-        setattr(block, name, value if name == "temp_c" else int(value))
-
-
-def support(block: Any, codes: Mapping[str, int]) -> None:
-    """Set the return code of quantities; 0 makes one supported."""
-    for name, code in codes.items():
-        block.rc[QUANTITY[name]] = code

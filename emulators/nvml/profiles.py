@@ -1,140 +1,135 @@
 """What each GPU model is like when idle: values of one captured machine each (`nvidia-smi -q` in NVIDIA/k8s-test-infra).
 
-A quantity that the capture does not show is not supported. Values that are assumptions and not in any capture are named in `assumed`.
-Identifiers are synthetic: they come from the state that is shown.
+`captures.csv` has a row per quantity and a column per model. An empty cell: the capture does not show it, so it is not supported.
+`code N`: its calls give that return code. `a | b | ...`: one value per slot, repeated. `a b c`: the start of an array; a single number
+fills the whole of it, but for the histogram, whose first number is the banks with all their spare rows. Rows marked as assumed are in no
+capture. Identifiers are synthetic.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import csv
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+from emulators.nvml.layout import GPU, LINKS, QUANTITY, Member
+
 MIB = 1024 * 1024
-Value = float | tuple[float, ...] | str
+NOT_SUPPORTED = 3
+_IDENTITY = ("name", "uuid", "serial", "minor", "pci_domain", "pci_bus", "pci_device")
+_STARTS = ("remap_histogram", "policy_ns")  # arrays of which a cell gives the start alone
+_MEMBERS: dict[str, Member] = {member.name: member for member in GPU}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """Baseline of one model: quantity to value; a tuple fills an array from its start."""
+    """One captured machine: its driver and where its GPUs sat; `column` is its column of values."""
 
+    column: str
     model: str
     driver_version: str
     cuda_version: int
+    addresses: tuple[str, ...]
     is_persistent: bool = True
-    values: dict[str, Value]
-    assumed: frozenset[str] = frozenset()
-    links: int = 0
-    codes: dict[str, int] = field(default_factory=dict)  # quantity -> return code of its calls
 
-    def baseline(self) -> dict[str, Any]:
-        """Everything that this model supports."""
-        return {**_EVERY_MODEL, **self.values}
+    def values(self, slot: int) -> dict[str, str]:
+        """Give the cells of a slot: quantity to text, without those that the model does not have."""
+        cells = ((row["quantity"], row[self.column].split(" | ")) for row in _captures() if row[self.column])
+        return {name: by_slot[slot % len(by_slot)] for name, by_slot in cells}
 
 
-# True of any GPU that a driver serves; what the captures all show alike.
-_EVERY_MODEL: dict[str, Value] = {
-    "clock_event_reasons": 0x1,
-    "event_types": 0x1 | 0x2 | 0x8,
-    "encoder_percent": 0,
-    "decoder_percent": 0,
-    "gpu_util_percent": 0,
-    "memory_util_percent": 0,
-    "memory_used": 0,
-    "performance_state": 0,
-    "compute_mode": 0,
-    "display_active": 0,
-    "ecc_mode": 1,
-    "ecc_mode_pending": 1,
-    "ecc": (0,) * 32,
-    "process_count": 0,
-    "recovery_action": 0,
-    "inforom_rc": 0,
-    "pcie_rollover": 0,
-    "minor": 0,
-    "brand": 0,
-    "name": "",
-    "uuid": "",
-    "serial": "",
-    "pci_domain": 0,
-    "pci_bus": 0,
-    "pci_device": 0,
-}
+def _addresses(*buses: str, domains: tuple[str, ...] = ("0000",), device: str = "00") -> tuple[str, ...]:
+    return tuple(f"{domain}:{bus}:{device}" for domain in domains for bus in buses)
 
-H100 = Profile(
-    model="NVIDIA H100 80GB HBM3",
-    driver_version="580.105.08",
-    cuda_version=13000,
-    links=18,
-    values={
-        "vbios": "96.00.99.00.01",
-        "inforom_image": "G520.0200.00.05",
-        "pci_device_id": 0x233010DE,
-        "pci_subsystem_id": 0x16C110DE,
-        "memory_total": 81559 * MIB,
-        "memory_reserved": 480 * MIB,
-        "bar1_total": 131072 * MIB,
-        "bar1_used": 0,
-        "temp_c": 30,
-        "memory_temp_c": 38,
-        "margin_c": 56,
-        "shutdown_limit_c": -8,
-        "slowdown_limit_c": -2,
-        "memory_max_limit_c": 0,
-        "gpu_max_limit_c": 0,
-        "power_average_mw": 69000,
-        "power_instant_mw": 69000,
-        "memory_average_mw": 40000,
-        "memory_instant_mw": 40000,
-        "power_min_mw": 200_000,
-        "power_max_mw": 700_000,
-        "power_default_mw": 700_000,
-        "power_limit_mw": 700_000,
-        "power_requested_mw": 700_000,
-        "clock_mhz": (345, 345, 2619, 765),
-        "clock_max_mhz": (1980, 1980, 2619, 1545),
-        "clock_application_mhz": (1980, 1980, 2619, 1545),
-        "power_state": 0,
-        "policy_ns": (7_015_000_000_000,),
-        "sw_thermal_ns": 0,
-        "hw_thermal_ns": 0,
-        "hw_power_brake_ns": 0,
-        "energy_mj": 0,
-        "pcie_gen": 5,
-        "pcie_gen_max": 5,
-        "pcie_gen_device_max": 5,
-        "pcie_width": 16,
-        "pcie_width_max": 16,
-        "pcie_replay": 150,
-        "pcie_l0_to_recovery": 0,
-        "pcie_errors": (0,) * 10,
-        "remapped_ce": 0,
-        "remapped_ue": 0,
-        "remap_pending": 0,
-        "remap_failure": 0,
-        "remap_histogram": (2560, 0, 0, 0, 0),
-        "sram_status": (0,) * 11,
-        "sram_threshold_exceeded": 0,
-        "channel_repair_pending": 0,
-        "tpc_repair_pending": 0,
-        "fabric_state": 3,
-        "fabric_clique": 0,
-        "module_id": 1,
-        "c2c_enabled": 0,
-        "bbx_flush_at_us": 0,
-        "bbx_flush_us": 110_000,
-        "mig_mode": 0,
-        "mig_mode_pending": 0,
-        "capability_major": 9,
-        "capability_minor": 0,
-        "architecture": 9,
-        "link_count": 18,
-        "link_version": 4,
-        "link_up": (1,) * 18,
-        "link_speed_mb_s": (26562,) * 18,
-        "link_errors": (0,) * 90,
-        "link_bytes": (0,) * 72,
-    },
-    assumed=frozenset({"energy_mj", "pcie_l0_to_recovery", "pcie_errors", "link_errors", "link_bytes", "link_version"}),
+
+PROFILES = (
+    Profile(
+        column="A100-SXM4-40GB",
+        model="NVIDIA A100-SXM4-40GB",
+        driver_version="570.148.08",
+        cuda_version=12080,
+        addresses=_addresses("06"),
+    ),
+    Profile(
+        column="H100",
+        model="NVIDIA H100 80GB HBM3",
+        driver_version="580.105.08",
+        cuda_version=13000,
+        addresses=_addresses("53", "64", "75", "86", "97", "a8", "b9", "ca"),
+    ),
+    Profile(
+        column="B200",
+        model="NVIDIA B200",
+        driver_version="580.105.08",
+        cuda_version=13000,
+        addresses=_addresses("8f", "90", "96", "97", "c4", "c5", "cb", "cc"),
+        is_persistent=False,
+    ),
+    Profile(
+        column="GB200",
+        model="NVIDIA GB200",
+        driver_version="580.173.02",
+        cuda_version=13000,
+        addresses=_addresses("29", "3f", "9c", "b2"),
+    ),
+    Profile(
+        column="GB300",
+        model="NVIDIA GB300",
+        driver_version="580.173.02",
+        cuda_version=13000,
+        addresses=_addresses("06", domains=("0008", "0009", "0018", "0019")),
+    ),
+    Profile(column="L40S", model="NVIDIA L40S", driver_version="595.91.07", cuda_version=13020, addresses=_addresses("30")),
+    Profile(column="T4", model="Tesla T4", driver_version="595.91.07", cuda_version=13020, addresses=_addresses("00", device="1e")),
 )
+_BY_NAME = {name: profile for profile in PROFILES for name in (profile.model, profile.column)}
+H100 = _BY_NAME["H100"]
 
-PROFILES = {profile.model: profile for profile in (H100,)}
+
+@cache
+def _captures() -> tuple[dict[str, str], ...]:
+    with (Path(__file__).parent / "captures.csv").open(newline="") as file:
+        return tuple(csv.DictReader(file))
+
+
+def profile_of(model: str) -> Profile:
+    """Find the profile of a product name; a model without a capture is taken for an H100."""
+    return _BY_NAME.get(model, H100)
+
+
+def apply_profile(profile: Profile, slot: int, block: Any) -> None:
+    """Fill a zeroed block with a model's baseline; what the model does not have is not supported."""
+    values = profile.values(slot)
+    for name, index in QUANTITY.items():
+        block.rc[index] = 0 if name in _IDENTITY else NOT_SUPPORTED
+        if name in values:
+            block.rc[index] = _put(block, name, values[name])
+
+
+def _put(block: Any, name: str, cell: str) -> int:
+    """Set a quantity from its cell; gives the return code of its calls."""
+    if cell.startswith("code "):
+        return int(cell.removeprefix("code "))
+    member = _MEMBERS[name]
+    if member.kind == "char":
+        setattr(block, name, cell.encode())
+    elif member.length == 1:
+        setattr(block, name, _number(cell))
+    else:
+        numbers = [_number(part) for part in cell.split()]
+        if len(numbers) == 1 and name not in _STARTS:
+            numbers *= block.link_count or LINKS if name.startswith("link_") and member.length == LINKS else member.length
+        getattr(block, name)[: len(numbers)] = numbers
+    return 0
+
+
+def _number(text: str) -> int:
+    return int(text.removesuffix(" MiB")) * MIB if text.endswith(" MiB") else int(text, 0)
+
+
+def support(block: Any, **codes: int) -> None:
+    """Set the return code of quantities; 0 makes one supported."""
+    for name, code in codes.items():
+        block.rc[QUANTITY[name]] = code

@@ -49,6 +49,23 @@ nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long long ev
   EMU_RETURN(NVML_SUCCESS);
 }
 
+// Severity and log-level filters are taken as "all": the state has no events below them.
+nvmlReturn_t nvmlEventSetRegisterGpuOperationalEvents_v1(nvmlEventSet_t eventSet, const nvmlGpuOperationalEventConfig_v1_t *config) {
+  EMU_MACHINE();
+  EMU_OUT(eventSet && config);
+  for (unsigned i = 0; i < machine.count; i++) {
+    struct emu_gpu gpu;
+    unsigned slot = machine.slots[i];
+    emu_read_gpu(slot, &gpu);
+    if (strncmp(gpu.uuid, config->uuid, sizeof config->uuid)) continue;
+    EMU_TRY(emu_handle(slot, EMU_WHOLE_GPU, &eventSet->devices[slot]));
+    eventSet->types[slot] = gpu.event_types;
+    eventSet->next[slot] = __atomic_load_n(&emu_state->rings[slot].posted, __ATOMIC_ACQUIRE);
+    EMU_RETURN(NVML_SUCCESS);
+  }
+  EMU_RETURN(NVML_ERROR_GPU_NOT_FOUND);
+}
+
 // Take the next event of one GPU; what the ring has overwritten is lost and counted.
 static int take(nvmlEventSet_t set, unsigned slot, struct emu_event *event) {
   struct emu_ring *ring = &emu_state->rings[slot];

@@ -58,8 +58,21 @@ nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci) {
   EMU_RETURN(NVML_SUCCESS);
 }
 
-nvmlReturn_t nvmlDeviceGetPciInfo_v2(nvmlDevice_t device, nvmlPciInfo_t *pci) { return nvmlDeviceGetPciInfo_v3(device, pci); }
-nvmlReturn_t nvmlDeviceGetPciInfo(nvmlDevice_t device, nvmlPciInfo_t *pci) { return nvmlDeviceGetPciInfo_v3(device, pci); }
+// Older versions of the structure are beginnings of it: callers have room for no more.
+static nvmlReturn_t older_pci(nvmlDevice_t device, nvmlPciInfo_t *pci, size_t size) {
+  nvmlPciInfo_t full;
+  nvmlReturn_t rc = nvmlDeviceGetPciInfo_v3(device, pci ? &full : NULL);
+  if (!rc) memcpy(pci, &full, size);
+  return rc;
+}
+
+nvmlReturn_t nvmlDeviceGetPciInfo_v2(nvmlDevice_t device, nvmlPciInfo_t *pci) {
+  return older_pci(device, pci, offsetof(nvmlPciInfo_t, busId));
+}
+
+nvmlReturn_t nvmlDeviceGetPciInfo(nvmlDevice_t device, nvmlPciInfo_t *pci) {
+  return older_pci(device, pci, offsetof(nvmlPciInfo_t, pciSubSystemId));
+}
 
 nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, nvmlTemperatureSensors_t sensorType, unsigned int *temp) {
   EMU_GPU(device);

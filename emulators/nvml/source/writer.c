@@ -1,17 +1,14 @@
 // The controller's side of the state file: sequence locks with real barriers (Grace hosts are weakly ordered), events and the bell.
 #define _GNU_SOURCE
 #include "layout.h"
+#include "seqlock.h"
 #include <limits.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-void emu_begin(uint32_t *seq) {
-  __atomic_store_n(seq, *seq + 1, __ATOMIC_RELAXED);
-  __atomic_thread_fence(__ATOMIC_SEQ_CST);
-}
-
-void emu_commit(uint32_t *seq) { __atomic_store_n(seq, *seq + 1, __ATOMIC_RELEASE); }
+void emu_begin(uint32_t *seq) { emu_seq_begin(seq); }
+void emu_commit(uint32_t *seq) { emu_seq_commit(seq); }
 
 void emu_ring(uint32_t *bell) {
   __atomic_add_fetch(bell, 1, __ATOMIC_RELEASE);
