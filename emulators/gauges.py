@@ -13,13 +13,12 @@ import numpy as np
 from emulators import draws
 from emulators.draws import Flags, Floats, Ints
 from emulators.layout import DAY_NS, NS, NodeInfo, WorldSpec
-from emulators.load import BUSY_SPAN_W, IDLE_W, Doing
+from emulators.load import BUSY_SPAN_W, IDLE_W, WAITING_LOAD, WAITING_SHARE, Doing
 from emulators.signs import GpuSigns
 
 SLOWDOWN_C = 87.0
 POWER_LIMIT_W = 700.0
 MEMORY_MB, IDLE_MEMORY_MB = 81_559.0, 4.0
-WAITING_SHARE = 0.02  # samples of a healthy job that fall into a checkpoint or an evaluation
 _THROTTLING_C, _HOT_C = 62.0, 66.0
 _BOARD_C = (0.0, 1.5, 2.5, 1.0)  # the same air passes the seats one after the other
 
@@ -73,7 +72,7 @@ class Gauges:
 
     def _util(self, doing: Doing, work: Floats, is_waiting: Flags, droop: Floats) -> Floats:
         wide = doing.util_ratio * (1.0 + np.where(doing.is_swinging, 0.18, 0.05) * work)
-        util: Floats = np.where(is_waiting, 0.3, 1.0) * np.clip(wide, 0.0, 1.0) * (1.0 - 0.5 * droop)
+        util: Floats = np.where(is_waiting, WAITING_LOAD, 1.0) * np.clip(wide, 0.0, 1.0) * (1.0 - 0.5 * droop)
         return util
 
     def _power(self, seats: Ints, util: Floats, droop: Floats, noise: Floats) -> Floats:

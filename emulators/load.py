@@ -14,6 +14,8 @@ from emulators.steps import Ramp, Steps
 
 IDLE_W = 68.0
 BUSY_SPAN_W = 615.0
+WAITING_SHARE = 0.02  # of the samples of a healthy job that fall into a checkpoint or an evaluation
+WAITING_LOAD = 0.3
 CAP_FROM_UTIL = 0.80  # above it an SXM board meets its power cap now and then
 
 
@@ -47,7 +49,7 @@ class Load:
         memory = 0.55 + 0.4 * draws.uniform(draws.key_of(spec.seed, "memory"), np.array([int(r.job_id) for r in runs] or [0]))[run]
         self._memory: Floats = np.concatenate([np.zeros(seats), idle, memory])[self._steps.order]
         self.efficiency: Floats = 1.0 + 0.04 * (2.0 * draws.uniform(draws.key_of(spec.seed, "efficiency"), np.arange(seats)) - 1.0)
-        watts = self.efficiency[keys] * (IDLE_W + BUSY_SPAN_W * rates)
+        watts = self.efficiency[keys] * (IDLE_W + BUSY_SPAN_W * rates * (1.0 - WAITING_SHARE * (1.0 - WAITING_LOAD)))
         self._energy = Ramp(self._steps, times, watts)
         self._capped = Ramp(self._steps, times, 0.4 * np.clip((rates - CAP_FROM_UTIL) / (1.0 - CAP_FROM_UTIL), 0.0, 1.0))
 
