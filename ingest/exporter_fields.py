@@ -65,17 +65,17 @@ def _full(short: str) -> str:
 
 @dataclass(frozen=True)
 class Column:
-    """How a raw number becomes a column's value: its type, factor, and the bounds that no real part can leave."""
+    """How a raw number becomes a column's value: its type, divisor, and the bounds that no real part can leave."""
 
     type: type
     kind: str = GAUGE
-    factor: float = 1.0
+    divisor: int = 1
     low: float = 0.0
     high: float = float("inf")
 
 
 _CELSIUS = Column(float, low=-60.0, high=250.0)
-_PERCENT = Column(float, RATIO, factor=0.01, high=1.0)
+_PERCENT = Column(float, RATIO, divisor=100, high=1.0)
 _SHARE = Column(float, RATIO, high=1.0)
 _WATTS = Column(float, high=20_000.0)
 _MIB = Column(float, high=1e8)
@@ -144,3 +144,17 @@ def _target(cell: str) -> Target:
 
 FIELDS = {field.id: field for field in _read(TABLE)}
 FIELD_OF_NAME = {name: field for field in FIELDS.values() for name in field.names}
+
+
+def counters_file() -> str:
+    """Print the counters file for dcgm-exporter (`-f`) that has all fields the product uses, under the names every DCGM 4 knows."""
+    ours = [f"{field.name}, {field.type}, {field.help.replace(',', ';')}" for field in FIELDS.values() if field.is_ours]
+    return "\n".join((*_COUNTERS_HEAD, *ours, ""))
+
+
+_COUNTERS_HEAD = (
+    "# Counters file for dcgm-exporter: all fields that forewarn uses. Use it with `-f` or as a ConfigMap.",
+    "# dcgm-exporter refuses to start on a name that its DCGM does not know: with an older DCGM leave out the lines of the fields it",
+    "# complains about (the highest ids, at the end, are the newest). forewarn takes what is there.",
+    "# name, type, help",
+)

@@ -118,7 +118,7 @@ class ExporterNode:
         # A GPU never seen before in the seat of one that is gone has replaced it.
         seats = {gpu.labels.pci: uuid for uuid, gpu in self._gpus.items() if uuid not in labels and gpu.labels and gpu.labels.pci}
         for uuid, label in labels.items():
-            old = seats.get(label.pci) if label.pci and uuid not in self._gpus else None
+            old = seats.pop(label.pci, None) if label.pci and uuid not in self._gpus else None
             if old is not None:
                 gone = self._gpus.pop(old).labels
                 self._presence.seats.pop(old, None)

@@ -138,7 +138,7 @@ def convert(column: Column, parts: list[Value]) -> tuple[Any, str | None]:
         total += part
     if column.kind == COUNTER:
         return _count(total)
-    value = total * column.factor
+    value = total if column.divisor == 1 else total / column.divisor
     if not column.low <= value <= column.high:
         return None, "out_of_range"
     return (bool(value) if column.type is bool else column.type(value)), None

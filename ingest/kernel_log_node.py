@@ -7,7 +7,7 @@ per stamp and text. A loss of the bus that is told by an XID 79 and by plain tex
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,8 +74,12 @@ class KernelLogNode:
         self.last_seq = None
         self.gpu_at.clear()
         self._losses.clear()
-        self._lost.clear()
         self._named = self._losing = self._switch = None
+
+    def resumed(self, boot: Boot, last_seq: int | None, gpu_at: Mapping[str, str]) -> None:
+        """Go on within a boot where a collector before this one ended."""
+        self.boot, self.last_seq = boot, last_seq
+        self.gpu_at = dict(gpu_at)
 
     def feed(self, raw: str, now_ns: int) -> list[Observed]:
         """Take one line, received at `now_ns`."""
@@ -97,9 +101,14 @@ class KernelLogNode:
 
     def flush(self) -> list[Observed]:
         """Give out what waits for lines that the driver writes at once: a bus loss for its XID, a switch incident for its detail."""
-        waiting = [*self._lost.values(), *self._end_switch()]
-        self._lost.clear()
-        return list(waiting)
+        return [*(lost for pci in tuple(self._lost) for lost in self._end_loss(pci)), *self._end_switch()]
+
+    def _end_loss(self, pci: str) -> list[Event]:
+        lost = self._lost.pop(pci, None)
+        if lost is None:
+            return []
+        self._count("bus_loss")
+        return [lost]
 
     def _end_switch(self) -> list[Event]:
         waiting, self._switch = self._switch, None
@@ -140,7 +149,7 @@ class KernelLogNode:
             case SwitchXid():
                 yield from self._switch_xid(said, line, about)
             case BusLoss():
-                self._bus_loss(said, line, mark, about)
+                yield from self._bus_loss(said, line, mark, about)
             case GpuNamed():
                 self._named, self._named_about = said, about
                 self.gpu_at[said.pci] = said.gpu_uuid
@@ -181,7 +190,7 @@ class KernelLogNode:
             detail=xid.message or None,
         )
 
-    def _bus_loss(self, loss: BusLoss, line: Line, mark: _Mark, about: dict[str, Any]) -> None:
+    def _bus_loss(self, loss: BusLoss, line: Line, mark: _Mark, about: dict[str, Any]) -> Iterator[Observed]:
         if loss.is_beginning:
             self._losing = loss.pci
             self._count("other")
@@ -192,7 +201,7 @@ class KernelLogNode:
         elif self._is_same_loss(pci, mark):
             self._count("merged")
         else:
-            self._count("bus_loss")
+            yield from self._end_loss(pci)
             self._lost[pci] = Event(
                 **about,
                 kind="bus_loss",

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from forewarn.inspect import kernel_logs
+from ingest.kernel_log_node import KernelLogNode
 
 CASES = Path(__file__).parents[1] / "cases" / "kernel_log"
 NOW_NS = 1_793_000_000 * 10**9  # 2026-10-26
@@ -67,3 +68,22 @@ def test_k05_switch_incidents_gather_their_detail() -> None:
 def test_k06_a_ring_read_twice_is_said_once() -> None:
     """The same text at the same stamp of the same boot is one event."""
     assert [(event["code"], event["use"]) for event in events_of("K06")] == [(63, "precursor")]
+
+
+def test_a_loss_that_waits_for_its_xid_is_counted_once() -> None:
+    """Every line of a log is counted under one outcome, also when two become one incident."""
+    node = KernelLogNode("n1")
+    node.feed("NVRM: GPU 0000:01:00.0: GPU has fallen off the bus.", NOW_NS)
+    node.feed("NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus.", NOW_NS)
+    node.flush()
+    assert node.outcomes == {"merged": 1, "xid": 1}
+
+
+def test_two_losses_of_one_seat_far_apart_are_two() -> None:
+    """A loss that still waits for its XID is not forgotten for the next one."""
+    node = KernelLogNode("n1")
+    said = []
+    for stamp in ("100.0", "900.0"):
+        said += node.feed(f"[  {stamp}] NVRM: GPU 0000:01:00.0: GPU has fallen off the bus.", NOW_NS)
+    said += node.flush()
+    assert [getattr(event, "kind", None) for event in said] == ["bus_loss", "bus_loss"]
