@@ -95,6 +95,13 @@ def outcomes_after(database: Database, seq: int) -> list[ToldOutcome]:
     return [ToldOutcome(seq=seq_, outcome_id=id_, node=node, kind=kind, at_ns=at_ns) for seq_, id_, node, kind, at_ns in rows]
 
 
+def repairs_told(database: Database, since_ns: int) -> list[tuple[str, str, str, int]]:
+    """List what outcomes say was done since a time, as (node, kind, failure mode, when)."""
+    rows = database.query("select node, kind, body, at_ns from outcomes where at_ns > ? order by seq", (since_ns,))
+    told = [(node, kind, msgspec.json.decode(body, type=OutcomeReport), at_ns) for node, kind, body, at_ns in rows]
+    return [(node, kind, outcome.failure_mode or "unknown", at_ns) for node, kind, outcome, at_ns in told]
+
+
 def flush_outcomes(database: Database, lake: Lake, limit: int = 10_000) -> int:
     """Append outcomes that the lake lacks, as one commit and exactly once; give how many."""
     last = database.query("select coalesce(max(seq), 0) from outcomes")[0][0]

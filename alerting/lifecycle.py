@@ -50,6 +50,7 @@ class OpenRecommendation:
     act_by_ns: int | None = None
     budget: BudgetVerdict = "not_applicable"
     granted_at_ns: int | None = None
+    is_held_out: bool = False  # left in service at random
     clear_since_ns: int | None = None
     milder_since_ns: int | None = None
     silent_since_ns: int | None = None

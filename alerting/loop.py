@@ -1,6 +1,6 @@
 """The decision loop: one pass reads what is new, decides for every node, and writes everything that it says as one transaction.
 
-    picture (scores, events, flags, jobs, places) + acks and outcomes -> causes -> want -> step -> allocate -> say -> ledger, outbox
+    picture (scores, events, flags, jobs, places) + acks and outcomes -> causes -> judge -> correlate, allocate -> say -> ledger, outbox
 
 Nothing here touches a node: what is said waits in the outbox for `delivery`, and what consumers answer comes back through `api`.
 """
@@ -8,42 +8,41 @@ Nothing here touches a node: what is said waits in the outbox for `delivery`, an
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 
 import structlog
 
-from alerting.answers import FAILED_KINDS, REPAIRED_KINDS, ToldOutcome, dismissed_since, flush_outcomes, outcomes_after, standings
-from alerting.budget import Allocation, Demand, allocate
-from alerting.causes import Cause, CauseKey, is_active, remember, repair
+from alerting.answers import (
+    FAILED_KINDS,
+    REPAIRED_KINDS,
+    ToldOutcome,
+    dismissed_since,
+    flush_outcomes,
+    outcomes_after,
+    repairs_told,
+    standings,
+)
+from alerting.budget import Verdict, allocate
+from alerting.causes import Cause, CauseKey, remember, repair
 from alerting.compose import Scene
+from alerting.correlate import Suspect, failed_nodes, suspects
+from alerting.judge import HELD_OUT, Judged, Known, demands, judge_all
+from alerting.learn import Repair, repairs_of
 from alerting.ledger import Ledger, PassRecord, Said
-from alerting.lifecycle import HOUR_NS, NOTHING, News, OpenRecommendation, Step, step, with_budget
-from alerting.metrics import BUDGET_TRIPPED, OPEN, PASS_SECONDS, PASSES, SAID, SCORE_AGE, SILENT_NODES
-from alerting.picture import Fresh, Picture
-from alerting.policy import NodeView, Origin, Wanted, want
-from alerting.risk import Risk, abstained
+from alerting.lifecycle import HOUR_NS, OpenRecommendation, with_budget
+from alerting.metrics import BUDGET_REFUSED, BUDGET_TRIPPED, INCIDENTS, OPEN, PASS_SECONDS, PASSES, SAID, SCORE_AGE, SILENT_NODES, UNSAYABLE
+from alerting.picture import Picture
 from alerting.rules import OTHER_FAILURE, Finding, findings
 from alerting.say import say, say_resolved
 from alerting.schema import Action, Mode
 from alerting.settings import AlertSettings
+from alerting.topology import DomainId
 from ingest.clock import Clock, SystemClock
+from ingest.errors import RecordRejected
 from ingest.lake import Lake
 
+_LEARNS_FROM_H = 180 * 24
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Judged:
-    """One node with everything that its step rests on."""
-
-    node: str
-    before: OpenRecommendation | None
-    step: Step
-    wanted: Wanted | None
-    risk: Risk | None
-    news: News
-    was_granted: bool = False  # its drain is approved already
 
 
 class AlertLoop:
@@ -62,6 +61,7 @@ class AlertLoop:
     ) -> None:
         self.settings = settings or AlertSettings()
         self.picture = Picture(lake, self.settings.policy.horizon_h)
+        self.incidents: frozenset[DomainId] = frozenset()
         self._lake = lake
         self._ledger = ledger
         self._cluster = cluster
@@ -83,33 +83,31 @@ class AlertLoop:
         """Decide once, as of `now_ns` or of the clock, and give what was said."""
         now_ns = self._clock.now_ns() if now_ns is None else now_ns
         with PASS_SECONDS.time():
-            fresh = self.picture.update(now_ns)
-            record = self._decide(fresh, now_ns)
+            self.picture.update(now_ns)
+            record = self._decide(now_ns)
             self._ledger.write(record, self._wall.now_ns())
+            self.picture.settle()
             flush_outcomes(self._ledger.database, self._lake)
         self._measure(record, now_ns)
         return list(record.said)
 
-    def _decide(self, fresh: Fresh, now_ns: int) -> PassRecord:
+    def _decide(self, now_ns: int) -> PassRecord:
         marks = self._ledger.marks()
+        moved = {} if "watching_since_ns" in marks else {"watching_since_ns": now_ns}
         outcomes = outcomes_after(self._ledger.database, marks.get("outcomes_seen", 0))
-        known = self._ledger.causes()
-        changed = self._changed_causes(known, fresh, outcomes, now_ns)
-        judged = self._judge_all({**known, **changed}, outcomes, now_ns)
-        allocation = self._allocate(judged, marks, now_ns)
-        moved: dict[str, int] = {}
-        if allocation.trips:
-            moved["budget_tripped_ns"] = now_ns
-            log.error("budget_tripped", wanted=len(allocation.verdicts))
         if outcomes:
             moved["outcomes_seen"] = outcomes[-1].seq
-        said, held = self._say_all(judged, allocation, now_ns)
+        known = self._ledger.causes()
+        changed = self._changed_causes(known, outcomes, now_ns)
+        causes = [*{**known, **changed}.values()]
+        judged = judge_all(self._known(causes, outcomes, now_ns), self.settings, now_ns)
+        self._suspect(causes, marks.get("watching_since_ns", now_ns), now_ns)
+        verdicts = self._verdicts(judged, marks, moved, now_ns)
+        said, held = self._say_all(judged, verdicts, now_ns)
         return PassRecord(at_ns=now_ns, said=said, held=held, causes=list(changed.values()), marks=moved)
 
-    def _changed_causes(
-        self, known: Mapping[CauseKey, Cause], fresh: Fresh, outcomes: Iterable[ToldOutcome], now_ns: int
-    ) -> dict[CauseKey, Cause]:
-        rules = self.settings.rules
+    def _changed_causes(self, known: Mapping[CauseKey, Cause], outcomes: Iterable[ToldOutcome], now_ns: int) -> dict[CauseKey, Cause]:
+        rules, fresh = self.settings.rules, self.picture.fresh
         found = [*findings(fresh.events, fresh.flags, rules, now_ns), *_told_failures(outcomes)]
         changed = remember(known, found, rules, now_ns)
         repairs = [(outcome.node, outcome.at_ns) for outcome in outcomes if outcome.kind in REPAIRED_KINDS]
@@ -117,79 +115,64 @@ class AlertLoop:
             changed |= repair({**known, **changed}.values(), node, at_ns)
         return changed
 
-    def _judge_all(self, causes: Mapping[CauseKey, Cause], outcomes: Iterable[ToldOutcome], now_ns: int) -> list[Judged]:
-        open_ = self._ledger.open_recommendations()
-        news = self._news(open_, causes.values(), outcomes, now_ns)
-        active: dict[str, list[Cause]] = {}
-        for cause in causes.values():
-            if is_active(cause, self.settings.rules, now_ns):
-                active.setdefault(cause.node, []).append(cause)
-        jobs = self.picture.jobs_by_node(now_ns)
-        judged: list[Judged] = []
-        for node in sorted(self.picture.risks.keys() | active.keys() | open_.keys()):
-            view = NodeView(node=node, risk=self._risk(node, now_ns), causes=tuple(active.get(node, ())), jobs=jobs.get(node, ()))
-            judged += self._judge(view, open_.get(node), news.get(node, News()), now_ns)
-        return judged
-
-    def _judge(self, view: NodeView, open_: OpenRecommendation | None, news: News, now_ns: int) -> list[Judged]:
-        lifecycle = self.settings.lifecycle
-        wanted = want(view, self.settings.costs, self.settings.policy)
-        first = step(open_, wanted, news, lifecycle, now_ns)
-        steps = [(open_, first)]
-        if first.resolution == "failed":  # the prediction is over, the node is down: that is a recommendation of its own
-            steps.append((None, step(None, wanted, News(), lifecycle, now_ns)))
-        was_granted = open_ is not None and open_.action.is_drain and open_.budget == "approved"
-        return [
-            Judged(node=view.node, before=before, step=taken, wanted=wanted, risk=view.risk, news=news, was_granted=was_granted)
-            for before, taken in steps
-            if taken is not NOTHING
-        ]
-
-    def _risk(self, node: str, now_ns: int) -> Risk | None:
-        risk = self.picture.risks.get(node)
-        if risk and now_ns - risk.as_of_ns > self.settings.max_score_age_h * HOUR_NS:
-            return abstained(risk, "stale_score")
-        return risk
-
-    def _news(
-        self, open_: Mapping[str, OpenRecommendation], causes: Iterable[Cause], outcomes: Iterable[ToldOutcome], now_ns: int
-    ) -> dict[str, News]:
+    def _known(self, causes: Sequence[Cause], outcomes: Sequence[ToldOutcome], now_ns: int) -> Known:
         database = self._ledger.database
-        standing = standings(database)
-        dismissed = dismissed_since(database, now_ns - int(self.settings.lifecycle.dismissed_h * HOUR_NS))
-        failed: dict[str, int] = {}
-        for cause in causes:
-            if cause.kind == "failure":
-                failed[cause.node] = max(cause.first_seen_ns, failed.get(cause.node, 0))
-        repaired = {outcome.node: outcome for outcome in outcomes if outcome.kind in REPAIRED_KINDS}
-        news: dict[str, News] = {}
-        for node in open_.keys() | dismissed.keys():
-            answer = standing.get(open_[node].recommendation_id) if node in open_ else None
-            told = repaired.get(node)
-            news[node] = News(
-                failed_at_ns=failed.get(node),
-                repaired_at_ns=told.at_ns if told else None,
-                outcome_id=told.outcome_id if told else None,
-                is_dismissed=bool(answer and answer.is_dismissed),
-                is_foreign_drain=bool(answer and answer.is_foreign_drain),
-                dismissed_action=dismissed.get(node),
-            )
-        return news
+        return Known(
+            risks=self.picture.risks,
+            causes=causes,
+            jobs=self.picture.jobs_by_node(now_ns),
+            open=self._ledger.open_recommendations(),
+            standings=standings(database),
+            dismissed=dismissed_since(database, now_ns - int(self.settings.lifecycle.dismissed_h * HOUR_NS)),
+            outcomes=outcomes,
+            repairs=self._repairs(causes, now_ns),
+        )
 
-    def _allocate(self, judged: Iterable[Judged], marks: Mapping[str, int], now_ns: int) -> Allocation:
-        window_ns = int(self.settings.limits.window_h * HOUR_NS)
-        return allocate(
-            [_demand(one, now_ns) for one in judged if _asks_for_drain(one)],
-            self._ledger.grants(now_ns - window_ns),
+    def _repairs(self, causes: Iterable[Cause], now_ns: int) -> list[Repair]:
+        told = repairs_told(self._ledger.database, now_ns - _LEARNS_FROM_H * HOUR_NS)
+        failures: dict[str, list[int]] = {}
+        for cause in causes if told else ():
+            if cause.kind == "failure":
+                failures.setdefault(cause.node, []).append(cause.first_seen_ns)
+        return repairs_of(told, failures)
+
+    def _suspect(self, causes: Iterable[Cause], watching_since_ns: int, now_ns: int) -> None:
+        """Find suspected domains; expected is the base rate, since a sick domain's own risks would excuse it."""
+        settings = self.settings.correlation
+        since_ns = max(watching_since_ns, now_ns - int(settings.window_h * HOUR_NS))
+        failed = failed_nodes(causes, since_ns)
+        base = next((risk.base for risk in self.picture.risks.values() if risk.horizons), None)
+        found: list[Suspect] = []
+        if base and len(failed) >= settings.min_failed:
+            expected = base.cumulative((now_ns - since_ns) / HOUR_NS)
+            found = suspects(failed, dict.fromkeys(self.picture.topology.nodes, expected), self.picture.topology, settings)
+        for suspect in found:
+            if suspect.domain not in self.incidents:
+                kind, domain = suspect.domain.kind, suspect.domain.domain
+                log.error("domain_suspected", kind=kind, domain=domain, observed=suspect.observed, expected=round(suspect.expected, 3))
+        self.incidents = frozenset(suspect.domain for suspect in found)
+
+    def _verdicts(self, judged: Sequence[Judged], marks: Mapping[str, int], moved: dict[str, int], now_ns: int) -> dict[str, Verdict]:
+        """Ask the budget; a trip is noted in `moved`."""
+        asked = demands(judged, now_ns)
+        allocation = allocate(
+            asked,
+            self._ledger.grants(now_ns - int(self.settings.limits.window_h * HOUR_NS)),
             self.picture.topology,
             self.settings.limits,
             fleet=self.picture.fleet(),
             now_ns=now_ns,
             is_tripped="budget_tripped_ns" in marks,
+            incidents=self.incidents,
         )
+        if allocation.trips:
+            moved["budget_tripped_ns"] = now_ns
+            log.error("budget_tripped", wanted=len(asked))
+        return {**allocation.verdicts, **{one.node: HELD_OUT for one in judged if one.is_held_out}}
 
-    def _say_all(self, judged: Iterable[Judged], allocation: Allocation, now_ns: int) -> tuple[list[Said], list[OpenRecommendation]]:
-        approved = {node for node, verdict in allocation.verdicts.items() if verdict.decision == "approved"}
+    def _say_all(
+        self, judged: Iterable[Judged], verdicts: Mapping[str, Verdict], now_ns: int
+    ) -> tuple[list[Said], list[OpenRecommendation]]:
         scene = Scene(
             cluster=self._cluster,
             mode=self._mode,
@@ -198,28 +181,35 @@ class AlertLoop:
             limits=self.settings.limits,
             lifecycle=self.settings.lifecycle,
             topology=self.picture.topology,
-            drained=frozenset(approved),
+            drained=frozenset(node for node, verdict in verdicts.items() if verdict.decision == "approved"),
+            incidents=self.incidents,
         )
         said: list[Said] = []
         held: list[OpenRecommendation] = []
         for one in judged:
-            verdict = allocation.verdicts.get(one.node) if _asks_for_drain(one) else None
+            verdict = verdicts.get(one.node) if one.asks_for_drain else None
             taken = with_budget(one.step, verdict.decision if verdict else "not_applicable", self.settings.lifecycle, now_ns)
             if taken.says == "hold":
                 held += [taken.open] if taken.open and taken.open != one.before else []
-            elif taken.says == "resolved":
-                assert one.before, "BUG: resolved what is not open"
-                last_body = self._ledger.bodies(one.before.recommendation_id)[0]
-                said.append(say_resolved(taken, last_body, scene, one.news.outcome_id))
-            else:
-                assert one.wanted, "BUG: said without knowing what is wanted"
-                said.append(say(taken, one.wanted, one.risk, verdict, scene))
+                continue
+            try:
+                said.append(self._resolve(one, scene) if taken.says == "resolved" else say(one, taken, verdict, scene))
+            except RecordRejected as error:  # one node that cannot be put into words silences no other
+                UNSAYABLE.inc()
+                log.warning("recommendation_unsayable", node=one.node, error=str(error))
         return said, held
+
+    def _resolve(self, one: Judged, scene: Scene) -> Said:
+        assert one.before, "BUG: resolved what is not open"
+        last_body = self._ledger.bodies(one.before.recommendation_id)[0]
+        return say_resolved(one.step, last_body, scene, one.news.outcome_id)
 
     def _measure(self, record: PassRecord, now_ns: int) -> None:
         PASSES.labels("ok").inc()
         for said in record.said:
             SAID.labels(said.change, said.why).inc()
+            if said.memory.budget in ("denied", "deferred"):
+                BUDGET_REFUSED.labels(said.audit.budget.get("policy", "")).inc()
             log.info("recommendation_said", change=said.change, why=said.why, node=said.memory.node, action=said.memory.action)
         by_action = dict.fromkeys(Action, 0)
         for memory in self._ledger.open_recommendations().values():
@@ -231,9 +221,7 @@ class AlertLoop:
         if self.picture.risks:
             SCORE_AGE.set((now_ns - max(risk.as_of_ns for risk in self.picture.risks.values())) / 1e9)
         BUDGET_TRIPPED.set("budget_tripped_ns" in self._ledger.marks())
-
-
-_RANKS: Mapping[Origin, int] = {"score": 0, "criterion": 1, "failure": 2}
+        INCIDENTS.set(len(self.incidents))
 
 
 def _told_failures(outcomes: Iterable[ToldOutcome]) -> list[Finding]:
@@ -242,19 +230,3 @@ def _told_failures(outcomes: Iterable[ToldOutcome]) -> list[Finding]:
         for told in outcomes
         if told.kind in FAILED_KINDS
     ]
-
-
-def _asks_for_drain(one: Judged) -> bool:
-    return one.step.says in ("opened", "updated", "hold") and one.step.action.is_drain
-
-
-def _demand(one: Judged, now_ns: int) -> Demand:
-    memory = one.step.open
-    was_wanted = memory is not None and memory.action.is_drain
-    return Demand(
-        node=one.node,
-        saves=one.wanted.not_act_cost - one.wanted.cost_of(one.step.action) if one.wanted else 0.0,
-        since_ns=memory.opened_at_ns if memory and was_wanted else now_ns,
-        rank=_RANKS[one.wanted.origin] if one.wanted else 0,
-        is_held=one.was_granted,
-    )

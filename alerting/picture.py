@@ -33,7 +33,7 @@ class LookBack:
 
 @dataclass
 class Fresh:
-    """What this pass alone brought."""
+    """What came since the last pass that was written; a pass that fails answers it next time."""
 
     events: list[HardEvent] = field(default_factory=list)
     flags: list[GpuFlags] = field(default_factory=list)
@@ -47,6 +47,7 @@ class Picture:
         self.risks: dict[str, Risk] = {}
         self.topology = Topology()
         self.silent: dict[str, set[str]] = {}  # source: nodes of which it says nothing
+        self.fresh = Fresh()  # what has come and was not answered yet
         self._horizon_h = horizon_h
         self._look_back = look_back or LookBack()
         self._connection = duckdb.connect()
@@ -65,20 +66,22 @@ class Picture:
         self._boots: dict[str, str] = {}
         self._places_read_ns: int | None = None
 
-    def update(self, now_ns: int) -> Fresh:
-        """Read what is new as of `now_ns` and give what only this pass has to answer."""
+    def update(self, now_ns: int) -> None:
+        """Read what is new as of `now_ns`; `fresh` grows until `settle` says that it was answered."""
         back = self._look_back
         scored = risks([ScoreRow(**row) for row in self._read(self._scores, back.scores_h, now_ns)], self._horizon_h)
         self.risks |= {node: risk for node, risk in scored.items() if not self._is_older(risk)}
         self._update_jobs(now_ns)
         self._update_places(now_ns)
         self._update_states(now_ns)
+        self.fresh.events += [HardEvent(**row) for row in self._read(self._events, back.events_h, now_ns)]
         flags = [GpuFlags(**row) for row in self._read(self._flags, back.samples_h, now_ns)]
-        return Fresh(
-            events=[HardEvent(**row) for row in self._read(self._events, back.events_h, now_ns)],
-            flags=flags,
-            rebooted=self._reboots(flags),
-        )
+        self.fresh.flags += flags
+        self.fresh.rebooted |= self._reboots(flags)
+
+    def settle(self) -> None:
+        """Forget what was fresh: the pass that answered it is written."""
+        self.fresh = Fresh()
 
     def jobs_by_node(self, now_ns: int) -> dict[str, tuple[RunningJob, ...]]:
         """Give the running jobs of each node, with the age of their newest checkpoint."""

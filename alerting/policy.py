@@ -19,14 +19,6 @@ from alerting.schema import Action, Followup, Horizon, JobResponse, LeadTime, Ur
 
 Origin = Literal["score", "criterion", "failure"]
 
-FOLLOWUPS: Mapping[str, Followup] = {
-    "hbm_ue": "reset_component",
-    "sram_ecc": "diagnose",
-    "nvlink": "reset_component",
-    "fell_off_bus": "reboot",
-    "gsp": "reboot",
-    "psu_vr": "contact_vendor",
-}
 _URGENCIES: Mapping[Action, Urgency] = {
     Action.NONE: "info",
     Action.WATCH: "info",
@@ -58,6 +50,7 @@ class NodeView:
     risk: Risk | None = None
     causes: tuple[Cause, ...] = ()  # active ones
     jobs: tuple[RunningJob, ...] = ()
+    followup: Followup = "diagnose"  # repair to try first for the likeliest failure mode
 
     @property
     def main_job(self) -> RunningJob | None:
@@ -114,7 +107,7 @@ def want(view: NodeView, costs: CostModel, settings: PolicySettings) -> Wanted |
         node=view.node,
         action=action,
         urgency=hard.response.urgency if hard and is_hard else _urgency(action, hazard, settings),
-        followup=hard.response.followup if hard and is_hard else _followup(view.risk),
+        followup=hard.response.followup if hard and is_hard else view.followup,
         origin=_origin(view.causes, is_hard),
         p_fail=hazard.p_fail(settings.horizon_h),
         horizons=printed.horizons if printed and not _has_failed(view.causes) else _points(hazard, settings),
@@ -171,12 +164,6 @@ def _urgency(action: Action, hazard: Hazard, settings: PolicySettings) -> Urgenc
     if action.is_drain and hazard.p_fail(6.0) >= settings.critical_p_fail:
         return "critical"
     return _URGENCIES[action]
-
-
-def _followup(risk: Risk | None) -> Followup:
-    if risk is None or not risk.incidence:
-        return "diagnose"
-    return FOLLOWUPS.get(max(risk.incidence, key=lambda mode: risk.incidence[mode]), "diagnose")
 
 
 def _response(job: RunningJob, action: Action, hazard: Hazard, costs: CostModel) -> JobResponse:

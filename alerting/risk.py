@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -9,6 +10,8 @@ import msgspec
 
 from alerting.hazard import Hazard
 from alerting.schema import Horizon, Reason
+
+_CODE = re.compile(r"[a-z0-9_.]+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,10 +112,10 @@ def _horizons(rows: list[ScoreRow]) -> tuple[Horizon, ...]:
 
 
 def parse_reasons(text: str | None) -> tuple[Reason, ...]:
-    """Read the reasons that the scorer wrote, at most ten; a text that is not a list of reasons gives none."""
-    if not text:
-        return ()
+    """Read the reasons that the scorer wrote, at most ten; what is no reason is left out rather than silencing the node."""
     try:
-        return msgspec.json.decode(text, type=tuple[Reason, ...])[:10]
+        told = msgspec.json.decode(text, type=tuple[Reason, ...]) if text else ()
     except msgspec.DecodeError:
         return ()
+    sayable = [reason for reason in told if _CODE.fullmatch(reason.code)][:10]
+    return tuple(msgspec.structs.replace(reason, summary=reason.summary[:300]) for reason in sayable)

@@ -9,27 +9,29 @@ import msgspec
 from alerting.budget import Verdict
 from alerting.compose import Scene, assumptions, close, compose
 from alerting.events import event_of, new_id, payload
+from alerting.judge import Judged
 from alerting.ledger import Audit, Change, Said
 from alerting.lifecycle import HOUR_NS, OpenRecommendation, Step
 from alerting.policy import Wanted
-from alerting.risk import Risk
 from alerting.schema import Action, Recommendation
 from ingest.clock import datetime_of
 
 RELEASE_LIVES_H = 168.0  # giving a node back must not be lost
 
 
-def say(taken: Step, wanted: Wanted, risk: Risk | None, verdict: Verdict | None, scene: Scene) -> Said:
-    """Write a revision that opens or updates."""
+def say(one: Judged, taken: Step, verdict: Verdict | None, scene: Scene) -> Said:
+    """Write a revision that opens or updates; `taken` is the node's step after the budget has spoken."""
+    wanted = one.wanted
+    assert wanted is not None, "BUG: said without knowing what is wanted"
     change: Change = "opened" if taken.says == "opened" else "updated"
-    memory = _memory(taken, wanted, verdict, scene)
-    recommendation = compose(memory, wanted, risk, verdict, scene)
+    memory = replace(_memory(taken, wanted, verdict, scene), is_held_out=one.is_held_out)
+    recommendation = compose(memory, wanted, one.risk, verdict, scene)
     return Said(
         change=change,
         why=taken.why,
         memory=memory,
         body=msgspec.json.encode(payload(recommendation)),
-        audit=_audit(wanted, verdict, scene),
+        audit=_audit(wanted, verdict, scene, one.propensity),
         event=event_of(change, recommendation, new_id("msg_", scene.now_ns)),
     )
 
@@ -89,8 +91,9 @@ def _act_by_ns(taken: Step, wanted: Wanted, now_ns: int) -> int | None:
     return due_ns if said_ns is None else min(said_ns, due_ns)
 
 
-def _audit(wanted: Wanted, verdict: Verdict | None, scene: Scene) -> Audit:
+def _audit(wanted: Wanted, verdict: Verdict | None, scene: Scene, propensity: float) -> Audit:
     return Audit(
+        propensity=propensity,
         options={option.action.value: option.cost for option in wanted.options},
         budget=asdict(verdict) if verdict else {},
         facts={

@@ -210,6 +210,12 @@ WIDE = AlertSettings(limits=Limits(fleet_ratio=0.5, fleet_window_ratio=0.5, flee
 
 
 @pytest.fixture
+def wide() -> AlertSettings:
+    """Give settings with budgets that do not matter."""
+    return WIDE
+
+
+@pytest.fixture
 def make_loop(ledger: Ledger, clock: ManualClock) -> Iterator[Callable[..., AlertLoop]]:
     made: list[AlertLoop] = []
 

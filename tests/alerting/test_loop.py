@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import duckdb
+import pytest
 
 from alerting.answers import take_outcome
 from alerting.contract import problems
@@ -139,3 +142,74 @@ def test_outcomes_reach_the_lake_once(make_fleet: Any, make_loop: Loops, ledger:
         fleet.lake.attach(connection, OUTCOMES)
         rows = connection.execute("select outcome_id, node, kind, mode, gpu_uuid, source from outcomes order by seq").fetchall()
     assert rows == [(f"o{number}", "gpu003", "part_replaced", "hbm_ue", "GPU-1", "ticket") for number in (1, 2)]
+
+
+def test_a_failed_pass_loses_nothing(make_fleet: Any, make_loop: Loops, ledger: Ledger) -> None:
+    """Events that a pass read and could not write are answered by the next one."""
+    fleet = make_fleet(16)
+    fleet.score({})
+    fleet.xid("gpu003", 79)
+    loop = make_loop(fleet)
+    with ledger.database.transaction() as connection:
+        connection.execute("create trigger broken before insert on revisions begin select raise(abort, 'disk full'); end")
+    with pytest.raises(sqlite3.IntegrityError, match="disk full"):
+        loop.run_pass()
+    with ledger.database.transaction() as connection:
+        connection.execute("drop trigger broken")
+    assert changes(loop.run_pass()) == [("gpu003", "opened", "remove")]
+
+
+def test_a_sick_rack_is_one_incident(make_fleet: Any, make_loop: Loops, ledger: Ledger, clock: ManualClock) -> None:
+    """When a rack fails as a whole, its other nodes are not drained one by one, and the payload says that the domain is suspected."""
+    fleet = make_fleet(96)
+    loop = make_loop(fleet)
+    fleet.score({})
+    loop.run_pass()
+    clock.advance(24 * HOUR_S)
+    for node in fleet.nodes[:5]:
+        fleet.xid(node, 79)
+    fleet.score({"gpu006": 0.5, "gpu090": 0.5})
+    data = {one.memory.node: json.loads(one.body) for one in loop.run_pass()}
+    assert [domain.domain for domain in sorted(loop.incidents)] == ["p00", "r00"]
+    assert (data["gpu006"]["budget"]["decision"], data["gpu006"]["budget"]["policy"]) == ("denied", "domain-incident")
+    assert [domain["correlated"] for domain in data["gpu006"]["target"]["domains"]] == [True, True]
+    assert data["gpu090"]["budget"]["decision"] == "approved"
+
+
+def test_some_drains_are_held_out(make_fleet: Any, *, make_loop: Loops, wide: AlertSettings, ledger: Ledger, clock: ManualClock) -> None:
+    """A share of the predicted drains is left in service at random, stays so, and is logged with its probability; failures never are."""
+    fleet = make_fleet(40)
+    settings = replace(wide, hold_out_ratio=0.5, hold_out_seed=3)
+    loop = make_loop(fleet, settings)
+    fleet.score(dict.fromkeys(fleet.nodes[:20], 0.5))
+    fleet.xid("gpu030", 79)
+    loop.run_pass()
+    clock.advance(1800)
+    fleet.score(dict.fromkeys(fleet.nodes[:20], 0.9))
+    loop.run_pass()
+    rows = ledger.database.query("select node, json_extract(budget, '$.policy'), propensity from audit where revision = 1")
+    held_out = {node for node, policy, _ in rows if policy == "hold-out"}
+    assert 4 <= len(held_out) <= 16
+    assert "gpu030" not in held_out
+    assert {propensity for node, _, propensity in rows if node != "gpu030"} == {0.5}
+    assert {entry.node for entry in ledger.entries() if entry.budget == "denied"} >= held_out
+
+
+def test_learned_repairs_are_advised(make_fleet: Any, make_loop: Loops, ledger: Ledger, clock: ManualClock) -> None:
+    """A node that was reset this week and is risky again is advised the next rung."""
+    fleet = make_fleet(16)
+    outcome = {"outcome_id": "o1", "cluster": "dc1", "node": "gpu003", "kind": "reset_fixed", "source": "operator"}
+    told = OutcomeReport(**outcome, at=datetime_of(clock.now_ns()), failure_mode="hbm_ue")
+    take_outcome(ledger.database, told, consumer="ops", received_ns=clock.now_ns())
+    clock.advance(24 * HOUR_S)
+    fleet.score({"gpu003": 0.4, "gpu004": 0.4})
+    followups = {one.memory.node: json.loads(one.body)["action"]["followup"] for one in make_loop(fleet).run_pass()}
+    assert followups == {"gpu003": "reboot", "gpu004": "reset_component"}
+
+
+def test_unreadable_reasons_silence_no_node(make_fleet: Any, make_loop: Loops) -> None:
+    """A reason that the contract does not allow is left out; the recommendation still goes."""
+    fleet = make_fleet(8)
+    fleet.score({"gpu003": 0.4}, reasons='[{"code":"Not A Code","summary":"x"},{"code":"ok.code","summary":"' + "y" * 400 + '"}]')
+    (said,) = make_loop(fleet).run_pass()
+    assert [(reason["code"], len(reason["summary"])) for reason in json.loads(said.body)["reasons"]] == [("ok.code", 300)]

@@ -100,12 +100,6 @@ def test_assumed_probability_is_marked() -> None:
     assert (found.p_fail, found.is_assumed) == (pytest.approx(0.5), True)
 
 
-def test_followup_by_mode() -> None:
-    """What to do after the drain follows from the likeliest failure mode."""
-    assert wanted(risk=risk(0.3, cif={"hbm_ue": 0.2, "fell_off_bus": 0.1})).followup == "reset_component"
-    assert wanted(risk=risk(0.3, cif={"fell_off_bus": 0.2, "hbm_ue": 0.1})).followup == "reboot"
-
-
 def test_jobs_are_advised_within_what_they_declared() -> None:
     """Only a job that checkpoints is asked to, only an elastic one to shrink."""
     jobs = (
