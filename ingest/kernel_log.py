@@ -2,7 +2,8 @@
 
 One source follows the logs of many nodes. A log file may have a companion `<name>.boot` with `{"boot_id": ..., "boot_at_ns": ...}`: it
 dates the records, whose own clock starts at boot. For `/dev/kmsg` the running kernel is asked. A file that was replaced or cut is read
-from its start; what was said before is known by sequence number or stamp and is not said twice, with `cursors` not even after a restart.
+from its start; what was said before is known by sequence number or stamp and is not said twice. After a restart of the
+collector a log is read from its start again; the writer knows what the lake has by boot and sequence number, or by stamp and text.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from pathlib import Path
 import msgspec
 
 from ingest.clock import NS, Clock, SystemClock
-from ingest.kernel_log_cursor import Cursor, Cursors
 from ingest.kernel_log_node import SOURCE, Boot, KernelLogNode
 from ingest.metrics import KERNEL_OVERRUNS
 from ingest.schema import Observed, SourceState
@@ -24,7 +24,6 @@ from ingest.source import Pace
 from ingest.xid import Catalogue
 
 _AT_ONCE = 4 * 2**20
-_HEAD = 256
 _RECORD = 8_192  # CONSOLE_EXT_LOG_MAX: one read of /dev/kmsg gives one record
 _REPEAT_STATE_NS = 3_600 * NS
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -45,7 +44,6 @@ class _Tail:
         self._is_device = False
         self._offset = 0
         self._rest = b""
-        self.head = b""
 
     def has_new_file(self) -> bool:
         """Tell whether the log must be opened (again): not open yet, replaced, or cut; raises OSError when it is not there."""
@@ -60,17 +58,6 @@ class _Tail:
         now = os.fstat(self._fd)
         self._inode, self._is_device = now.st_ino, stat.S_ISCHR(now.st_mode)
         self._offset, self._rest = 0, b""
-        self.head = b"" if self._is_device else os.pread(self._fd, _HEAD, 0)
-
-    @property
-    def offset(self) -> int:
-        """Tell where the first line begins that was not given yet."""
-        return self._offset - len(self._rest)
-
-    def resume(self, head: bytes, offset: int) -> None:
-        """Go on at `offset` if this is the file that began with `head`."""
-        if self._fd is not None and head and self.head.startswith(head) and os.fstat(self._fd).st_size >= offset:
-            self._offset = os.lseek(self._fd, offset, os.SEEK_SET)
 
     def lines(self) -> Iterator[str]:
         """Give the lines that have come since the last call."""
@@ -111,15 +98,6 @@ class _Log:
         self.tail = _Tail(path)
         self.said: tuple[str, int] | None = None
 
-    def cursor(self) -> Cursor:
-        return Cursor(
-            boot_id=self.node.boot.id,
-            seq=self.node.last_seq,
-            offset=self.tail.offset,
-            head=self.tail.head[: self.tail.offset],
-            gpu_at=dict(self.node.gpu_at),
-        )
-
 
 class KernelLogSource:
     """The kernel logs of the nodes in `paths` (node -> log)."""
@@ -134,11 +112,9 @@ class KernelLogSource:
         interval_s: float = 0.2,
         clock: Clock | None = None,
         catalogue: Catalogue | Path | None = None,
-        cursors: Path | None = None,
     ) -> None:
         self.interval_s = interval_s
         self._clock = clock or SystemClock()
-        self._cursors = Cursors(cursors)
         self._logs = [_Log(KernelLogNode(node, catalogue=catalogue), Path(path)) for node, path in paths.items()]
 
     async def open(self) -> None:
@@ -146,12 +122,10 @@ class KernelLogSource:
 
     async def read(self, at_ns: int) -> list[Observed]:  # noqa: ARG002  # a line carries its own time
         """Say what the logs have said since the last read."""
-        self._cursors.save()
         return [record for log in self._logs for record in self._read(log)]
 
     async def close(self) -> None:
         """Let go of the logs."""
-        self._cursors.save()
         for log in self._logs:
             log.tail.close()
 
@@ -163,7 +137,6 @@ class KernelLogSource:
             for line in log.tail.lines():
                 yield from log.node.feed(line, now_ns)
             yield from log.node.flush()
-            self._cursors.put(log.node.node, log.cursor())
         except OSError as error:
             log.tail.close()
             yield from self._state(log, "unreachable", f"{log.tail.path.name}: {error.strerror}", now_ns)
@@ -173,11 +146,7 @@ class KernelLogSource:
     def _open(self, log: _Log, now_ns: int) -> None:
         log.tail.open()
         boot = read_boot(log.tail.path, now_ns)
-        cursor = self._cursors.get(log.node.node) if log.said is None else None
-        if cursor is not None and cursor.boot_id == boot.id:
-            log.node.resumed(boot, cursor.seq, cursor.gpu_at)
-            log.tail.resume(cursor.head, cursor.offset)
-        elif boot.id is None or boot.id != log.node.boot.id:
+        if boot.id is None or boot.id != log.node.boot.id:
             log.node.rebooted(boot)
 
     def _state(self, log: _Log, state: str, detail: str | None, now_ns: int) -> Iterator[SourceState]:

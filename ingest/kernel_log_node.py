@@ -7,7 +7,7 @@ per stamp and text. A loss of the bus that is told by an XID 79 and by plain tex
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,11 +75,6 @@ class KernelLogNode:
         self.gpu_at.clear()
         self._losses.clear()
         self._named = self._losing = self._switch = None
-
-    def resumed(self, boot: Boot, last_seq: int | None, gpu_at: Mapping[str, str]) -> None:
-        """Go on within a boot where a collector before this one ended."""
-        self.boot, self.last_seq = boot, last_seq
-        self.gpu_at = dict(gpu_at)
 
     def feed(self, raw: str, now_ns: int) -> list[Observed]:
         """Take one line, received at `now_ns`."""

@@ -124,61 +124,6 @@ async def test_the_driver_names_gpu_and_board(source: KernelLogSource, log: Kern
     assert [(row.gpu_uuid, row.serial, row.pci, row.action) for row in rows] == [(UUID, "1650000000001", "0000:3b:00", "insert")]
 
 
-@pytest.mark.parametrize("kind", ["kmsg", "text"])
-async def test_a_restarted_collector_says_nothing_twice(tmp_path: Path, clock: ManualClock, log: KernelLog, kind: str) -> None:
-    """With cursors a new process goes on where the old one ended, and still knows which GPU sits where."""
-
-    def text(code: int) -> str:
-        return f"2026-09-21T14:20:0{code % 10}+00:00 n1 kernel: NVRM: Xid (PCI:0000:3b:00): {code}, x\n"
-
-    path = log.path if kind == "kmsg" else tmp_path / "journal"
-    named = f"2026-09-21T14:20:00+00:00 n1 kernel: NVRM: GPU at PCI:0000:3b:00: {UUID}\n"
-    if kind == "kmsg":
-        log.write(xid(31, 1))
-    else:
-        path.write_text(named + text(31))
-    first = KernelLogSource({"n1": path}, clock=clock, cursors=tmp_path / "cursors.json")
-    assert codes(await first.read(0)) == [31]
-    await first.close()
-    if kind == "kmsg":
-        log.write(xid(43, 2))
-    else:
-        with path.open("a") as file:
-            file.write(text(43))
-    second = KernelLogSource({"n1": path}, clock=clock, cursors=tmp_path / "cursors.json")
-    events = [record for record in await second.read(0) if isinstance(record, Event)]
-    assert [(event.code, event.gpu_uuid) for event in events] == [(43, UUID)]
-    await second.close()
-
-
-async def test_what_was_not_handed_over_is_said_again(tmp_path: Path, clock: ManualClock, log: KernelLog) -> None:
-    """A collector killed right after a read has put nothing into its spool: the next one says it again."""
-    log.write(xid(31, 1))
-    killed = KernelLogSource({"n1": log.path}, clock=clock, cursors=tmp_path / "cursors.json")
-    assert codes(await killed.read(0)) == [31]
-    successor = KernelLogSource({"n1": log.path}, clock=clock, cursors=tmp_path / "cursors.json")
-    assert codes(await successor.read(0)) == [31]
-    await successor.close()
-    await KernelLogSource.close(killed)
-
-
-async def test_cursors_of_another_boot_or_unreadable_ones_are_left(tmp_path: Path, clock: ManualClock, log: KernelLog) -> None:
-    """A reboot while the collector was away begins anew; a damaged file is as good as none."""
-    log.write(xid(31, 1))
-    source = KernelLogSource({"n1": log.path}, clock=clock, cursors=tmp_path / "cursors.json")
-    await source.read(0)
-    await source.close()
-    log.reboot(boot_id="boot-2", boot_at_ns=BOOT_NS + 60 * NS)
-    log.write(xid(79, 90))
-    source = KernelLogSource({"n1": log.path}, clock=clock, cursors=tmp_path / "cursors.json")
-    assert codes(await source.read(0)) == [79]
-    await source.close()
-    (tmp_path / "cursors.json").write_text("{")
-    source = KernelLogSource({"n1": log.path}, clock=clock, cursors=tmp_path / "cursors.json")
-    assert codes(await source.read(0)) == [79]
-    await source.close()
-
-
 async def test_plain_journal_text_is_read_and_followed(tmp_path: Path, clock: ManualClock) -> None:
     """The text that `journalctl -k -o short-iso` writes needs no companion file, and a cut file is read anew without repetition."""
     text = "2026-09-21T14:20:00+00:00 n1 kernel: NVRM: Xid (PCI:0000:3b:00): 48, DBE\n"
