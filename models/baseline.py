@@ -40,8 +40,17 @@ class Rule:
     at_least: float
 
 
-# What operators do without a model, most telling rule first.
-RULES: tuple[Rule, ...] = ()
+# What operators do without a model: watch XIDs and ECC counters. The most telling rule comes first.
+RULES = (
+    Rule("a row remap has failed", "remap_failure", 1),
+    Rule("uncorrected ECC error today", "ecc_ue_24h", 1),
+    Rule("precursor XID today", "precursor_xids_1d", 1),
+    Rule("row remap pending", "remap_pending", 1),
+    Rule("more than 100 corrected ECC errors today", "ecc_ce_24h", 100),
+    Rule("precursor XID this week", "precursor_xids_7d", 1),
+    Rule("corrected ECC errors today", "ecc_ce_24h", 1),
+    Rule("uncorrected ECC error this month", "ecc_ue_30d", 1),
+)
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     def has_lift(self, level: str) -> bool:
         """Tell whether the model captures more than history alone: the interval of the difference lies above zero."""
         history = self.result(level, "history")
-        gain = history.lift.get(f"{self.main_horizon_h:g}") if history else None
+        gain = history.lift if history else None
         return bool(gain and gain.low is not None and gain.low > 0)
 
 

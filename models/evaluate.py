@@ -65,7 +65,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     level: str
     contender: str
     horizons: tuple[HorizonFigures, ...]
-    lift: dict[str, Figure] = {}  # capture at 5 % of the model minus this contender's, per horizon; of the model itself: empty
+    lift: Figure | None = None  # capture at 5 % of the model minus this contender's, at the main horizon
     warning: WarningFigures | None = None
 
 
@@ -82,7 +82,7 @@ def evaluate_level(
         figures = tuple(
             _at_horizon(rows, hazard=hazard, periods=periods, horizons_h=horizons_h, k=k, weights=draws) for k in range(len(horizons_h))
         )
-        lift = {} if name == model else _lift(rows, hazards[model], hazard, horizons_h, weights)
+        lift = None if name == model else _lift(rows, hazards[model], hazard, horizons_h, weights)
         warning = _warn(rows, hazards, name, horizons_h, rule) if rule else None
         results.append(Result(level=level, contender=name, horizons=figures, lift=lift, warning=warning))
     return results
@@ -121,17 +121,19 @@ def _at_horizon(
     )
 
 
-def _lift(rows: pl.DataFrame, model: Floats, other: Floats, horizons_h: Sequence[float], weights: Floats) -> dict[str, Figure]:
-    lifts: dict[str, Figure] = {}
-    for k, horizon in enumerate(horizons_h):
-        known = outcomes(rows, horizon)
-        kept = known.is_known
-        ours = Ranking(failure_probability(model, horizons_h)[kept, k], known.failed[kept])
-        theirs = Ranking(failure_probability(other, horizons_h)[kept, k], known.failed[kept])
-        gain = float(ours.figures((0.05,))[0] - theirs.figures((0.05,))[0])
-        draws = np.array([ours.figures((0.05,), w[kept])[0] - theirs.figures((0.05,), w[kept])[0] for w in weights])
-        lifts[f"{horizon:g}"] = interval(draws, gain)
-    return lifts
+def main_horizon(horizons_h: Sequence[float]) -> float:
+    """Give the horizon that headlines speak of: a day, or the first where that is not one."""
+    return 24.0 if 24.0 in horizons_h else horizons_h[0]
+
+
+def _lift(rows: pl.DataFrame, model: Floats, other: Floats, horizons_h: Sequence[float], weights: Floats) -> Figure:
+    """Give how much more of the failures the model's top 5 % hold than another's, at the main horizon."""
+    k = list(horizons_h).index(main_horizon(horizons_h))
+    known = outcomes(rows, horizons_h[k])
+    kept = known.is_known
+    ours, theirs = (Ranking(failure_probability(h, horizons_h)[kept, k], known.failed[kept]) for h in (model, other))
+    gain = float(ours.figures((0.05,))[0] - theirs.figures((0.05,))[0])
+    return interval(np.array([ours.figures((0.05,), w[kept])[0] - theirs.figures((0.05,), w[kept])[0] for w in weights]), gain)
 
 
 def expected_and_observed(hazard: Floats, periods: Periods, last_bin: int) -> tuple[float, float]:

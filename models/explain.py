@@ -6,6 +6,7 @@ mode's hazard. They cost milliseconds a row, so only units that are reported get
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -17,6 +18,7 @@ from models.survival import Floats, bin_widths
 from models.trees import Matrix
 
 MOST_REASONS = 5
+_BARE = ("", "count", "0..1", "ratio", "log2")  # units that say nothing beside the meaning
 _LEAST_CONTRIBUTION = 0.05  # a factor of 1.05 on the hazard is not worth a line
 
 
@@ -82,10 +84,22 @@ def _reason(feature: Feature, raw: float, medians: Mapping[str, float | None], c
 
 def summarise(feature: Feature, value: float | None, baseline: float | None, unit: str) -> str:
     """Say one reason in words, at most 300 characters."""
-    shown = "not reported" if value is None else f"{value:.4g} {feature.unit}".rstrip()
-    usual = "" if baseline is None else f" (fleet's usual {baseline:.4g})"
-    span = f" over {feature.window}" if feature.window else ""
-    return f"{unit}: {feature.meaning}{span}: {shown}{usual}"[:300]
+    shown = "not reported" if value is None else _quantity(value, feature.unit)
+    usual = "" if baseline is None else f" (usual in the fleet: {_quantity(baseline, feature.unit)})"
+    return f"{unit}: {feature.meaning}{_span(feature.window)}: {shown}{usual}"[:300]
+
+
+def _quantity(value: float, unit: str) -> str:
+    if unit == "0 or 1":
+        return "yes" if value >= 0.5 else "no"
+    return f"{value:.4g}" if unit in _BARE else f"{value:.4g} {unit}"
+
+
+def _span(window: str) -> str:
+    """Say an ISO 8601 duration in words."""
+    found = re.fullmatch(r"P(?:(\d+)D)?(?:T(\d+)H)?", window)
+    days, hours = found.groups() if found else (None, None)
+    return f", last {days} d" if days else f", last {hours} h" if hours else ""
 
 
 def as_json(reasons: Sequence[Reason]) -> str:

@@ -49,11 +49,6 @@ class Settings:
         """Name the features of a scope."""
         return [feature.name for feature in self.catalogue if feature.scope == scope]
 
-    @property
-    def main_horizon_h(self) -> float:
-        """Give the horizon that headlines speak of: 24 h, or the first where that is not one."""
-        return 24.0 if 24.0 in self.horizons_h else self.horizons_h[0]
-
 
 @dataclass(frozen=True)
 class Material:
@@ -72,6 +67,8 @@ class Material:
 def read_material(lake: Lake, now: datetime) -> Material:
     """Read all landmarks and the newest labels as of `now`; scopes without landmarks are left out."""
     landmarks = {scope: read_landmarks(lake, scope, until=now) for scope in SCOPES}
+    if all(rows.is_empty() for rows in landmarks.values()):
+        raise NothingToTrain(f"no features before {now:%Y-%m-%d %H:%M} in {lake.root}; build them first")
     return Material({scope: rows for scope, rows in landmarks.items() if len(rows)}, read_episodes(lake, now))
 
 

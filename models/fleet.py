@@ -73,7 +73,8 @@ def _newest(
     lake.attach(connection, table, since, as_of)
     unit = "gpu_uuid" if table is GPU_FEATURES else "node"
     features = [column.name for column in table.own_columns if column.name not in ("as_of", "node", "gpu_uuid")]
-    rows = as_frame(connection.sql(f'select * from "{table.name}" where as_of > $1 and as_of <= $2', params=[since, as_of]).arrow())
+    within = f"select * from {table.name} where as_of > $1 and as_of <= $2"
+    rows = as_frame(connection.sql(within, params=[since, as_of]).to_arrow_table())
     if nodes is not None:
         rows = rows.filter(pl.col("node").is_in(list(nodes)))
     newest = rows.sort("as_of").unique([unit], keep="last", maintain_order=True)
@@ -84,7 +85,7 @@ def _silent_sources(connection: duckdb.DuckDBPyConnection, lake: Lake, as_of: da
     """Name per node the sources whose newest state of the last day is not one in which they speak."""
     lake.attach(connection, SOURCE_STATES, as_of - timedelta(days=1), as_of)
     query = "select node, source, observed_at, state from source_states where observed_at <= $1 and received_at <= $1"
-    states = as_frame(connection.sql(query, params=[as_of]).arrow())
+    states = as_frame(connection.sql(query, params=[as_of]).to_arrow_table())
     newest = states.sort("observed_at").unique(["node", "source"], keep="last")
     silent = newest.filter(~pl.col("state").is_in(_SPEAKING)).group_by("node").agg(pl.col("source").sort())
     return {node: tuple(sources) for node, sources in silent.iter_rows()}

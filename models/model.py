@@ -60,7 +60,12 @@ class Model:
         return any(feature.family not in EVENT_FAMILIES for feature in self.features)
 
 
-EVENT_FAMILIES = frozenset({"history", "domain", "age", "position", "inventory"})
+EVENT_FAMILIES = frozenset({"history", "domain"})
+
+
+def is_history(feature: Feature) -> bool:
+    """Tell whether a feature speaks of past failures, age and place only: no telemetry and no warning sign."""
+    return feature.family in EVENT_FAMILIES and "xids" not in feature.name
 
 
 def medians_of(rows: pl.DataFrame, features: tuple[str, ...]) -> dict[str, float | None]:

@@ -16,6 +16,7 @@ import duckdb
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from polars import selectors
 
 from features.schema import EPISODES, GPU_FEATURES, NODE_FEATURES
 from ingest.lake import Lake
@@ -35,7 +36,7 @@ def read_landmarks(lake: Lake, scope: Scope, since: datetime | None = None, unti
     features = [column.name for column in table.own_columns if column.name not in ("as_of", "node", "gpu_uuid")]
     with duckdb.connect() as connection:
         lake.attach(connection, table, since, until)
-        rows = as_frame(connection.table(table.name).arrow())
+        rows = as_frame(connection.table(table.name).to_arrow_table())
     rows = rows.select("node", pl.col(unit).alias("unit"), "as_of", *features)
     within = pl.lit(value=True)
     if since is not None:
@@ -46,17 +47,17 @@ def read_landmarks(lake: Lake, scope: Scope, since: datetime | None = None, unti
 
 
 def as_frame(rows: object) -> pl.DataFrame:
-    """Turn what DuckDB gives into a Polars frame."""
+    """Turn what DuckDB gives into a Polars frame; DuckDB tells times in the machine's zone, here they are UTC."""
     frame = pl.from_arrow(rows)
     assert isinstance(frame, pl.DataFrame)
-    return frame
+    return frame.with_columns(selectors.datetime(time_zone="*").dt.convert_time_zone("UTC"))
 
 
 def read_episodes(lake: Lake, now: datetime) -> pl.DataFrame:
     """Read the newest labels made by `now`, sorted by scope, unit and start."""
     with duckdb.connect() as connection:
         lake.attach(connection, EPISODES)
-        rows = as_frame(connection.table(EPISODES.name).arrow())
+        rows = as_frame(connection.table(EPISODES.name).to_arrow_table())
     rows = rows.filter(pl.col("labelled_at") <= now)
     newest = rows.filter(pl.col("labelled_at") == pl.col("labelled_at").max())
     return newest.drop("origin", "seq", "date").sort("scope", "unit", "started_at")

@@ -15,6 +15,7 @@ import polars as pl
 import pyarrow as pa
 
 from ingest.lake import Lake, table_rows
+from models.evaluate import main_horizon
 from models.explain import as_json, explain
 from models.fleet import Fleet, read_fleet
 from models.model import Model, ScopeModel
@@ -29,7 +30,7 @@ class Scoring:
 
     stale_after_s: float = 900.0  # telemetry older than this is no ground for a probability
     oldest_landmark_h: float = 1.0  # units without features this new are not scored
-    explain_from: float = 3.0  # times the base rate from which a node gets reasons
+    explain_from: float = 2.0  # times the base rate from which a node gets reasons
     explain_most: int = 16  # nodes that get reasons, the worst first
 
 
@@ -121,7 +122,7 @@ def _is_blind(fleet: Fleet, stale_after_s: float) -> Bools:
 def _explain(model: Model, fleet: Fleet, *, gpus: Scored, nodes: Scored, is_blind: Bools, scoring: Scoring) -> dict[str, dict[int, str]]:
     """Explain the worst nodes by their leading unit: the worst GPU, or the node where its own modes weigh more."""
     reasons: dict[str, dict[int, str]] = {"gpu": {}, "node": {}}
-    widths = bin_widths(model.horizons_h)
+    widths = bin_widths(model.horizons_h) * (np.asarray(model.horizons_h) <= main_horizon(model.horizons_h))
     risk = (nodes.hazard.sum(axis=1) * widths).sum(axis=1)
     base = nodes.base_rate_per_h * widths.sum()
     worst = [int(i) for i in np.argsort(-risk) if risk[i] >= scoring.explain_from * base[i] and not is_blind[i]][: scoring.explain_most]

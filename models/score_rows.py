@@ -102,7 +102,7 @@ def _incidence(scored: Scored, model: Model, blind: Bools) -> pa.Array:
     if hazard is None:
         return pa.nulls(len(blind), pa.map_(pa.string(), pa.float64()))
     incidence = cumulative_incidence(hazard, model.horizons_h).transpose(0, 2, 1)
-    entries, modes = len(blind), len(names)
-    offsets = pa.array(np.arange(entries + 1, dtype=np.int32) * modes, mask=np.append(blind, False))
-    keys = pa.DictionaryArray.from_arrays(np.tile(np.arange(modes, dtype=np.int32), entries), pa.array(names)).dictionary_decode()
-    return pa.MapArray.from_arrays(offsets, keys, pa.array(incidence.ravel()))
+    told = incidence.reshape(len(blind), len(names))[~blind]
+    ends = np.concatenate([[0], np.cumsum(np.where(blind, 0, len(names)))]).astype(np.int32)
+    keys = pa.DictionaryArray.from_arrays(np.tile(np.arange(len(names), dtype=np.int32), len(told)), pa.array(names)).dictionary_decode()
+    return pa.MapArray.from_arrays(pa.array(ends, mask=np.append(blind, False)), keys, pa.array(told.ravel()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -44,16 +44,20 @@ def train(
     name: str = "hazard",
     settings: Settings | None = None,
     promote: bool = True,
+    progress: Callable[[float], None] = lambda _: None,
 ) -> TrainReport:
     """Train from the lake, judge on [cutoff, now], store the model trained until `now` under `directory/name` and promote it.
 
-    Raises NothingToTrain without landmarks or failures before the cutoff.
+    `progress` is called with the share done. Raises NothingToTrain without landmarks or failures before the cutoff.
     """
     settings = settings or Settings()
     settings = replace(settings, horizons_h=tuple(horizons_h), recipe=replace(settings.recipe, seed=seed))
     material = read_material(lake, now)
+    progress(0.05)
     evaluation = judge_recipe(material, settings, cutoff=cutoff, now=now)
+    progress(0.65)
     model = fit_model(material, settings, until=now, name=name, label_origin=label_origin)
+    progress(1.0)
     card = write_card(model, evaluation, settings.rule)
     documents = {
         "metrics.json": msgspec.json.format(msgspec.json.encode(evaluation), indent=1).decode(),

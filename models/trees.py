@@ -26,8 +26,9 @@ Rows = NDArray[np.int64]
 class Growth:
     """How trees are grown."""
 
-    rounds: int = 200
-    learning_rate: float = 0.06
+    rounds: int = 150
+    patience: int = 30  # rounds without gain on left-out nodes after which growing stops
+    learning_rate: float = 0.1
     leaves: int = 15
     min_rows_in_leaf: int = 100
     features_per_tree: float = 0.7
@@ -80,7 +81,10 @@ class Grove:
         return str(booster.model_to_string())
 
     def grow_and_watch(self, target: Target, train: Rows, watch: Rows) -> tuple[str, Floats]:
-        """Grow on some rows; gives the text and the summed Poisson loss of the others after 0, 1, 2, ... rounds."""
+        """Grow on some rows; gives the text and the summed Poisson loss of the others after 0, 1, 2, ... rounds.
+
+        Growing stops once the loss has not fallen for `patience` rounds.
+        """
         curve: dict[str, dict[str, list[float]]] = {}
         booster = lgb.train(
             self._growth.parameters(target.shrinkage) | {"metric": "poisson"},
@@ -88,13 +92,13 @@ class Grove:
             num_boost_round=self._growth.rounds,
             valid_sets=[self._aimed(target, watch)],
             valid_names=["watch"],
-            callbacks=[lgb.record_evaluation(curve)],
+            callbacks=[lgb.record_evaluation(curve), lgb.early_stopping(self._growth.patience, verbose=False)],
         )
         weight = self._weight[watch]
         score = self._log_exposure[watch] + np.log(target.base_rate_per_h)
         start = (weight * (np.exp(score) - target.failed[watch] * score)).sum()
         losses = np.asarray(curve["watch"]["poisson"]) * weight.sum()
-        return str(booster.model_to_string()), np.concatenate([[start], losses])
+        return str(booster.model_to_string(num_iteration=-1)), np.concatenate([[start], losses])
 
     def _aimed(self, target: Target, rows: Rows) -> lgb.Dataset:
         data = self._data.subset(rows.tolist()).construct()

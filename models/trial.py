@@ -12,10 +12,10 @@ import polars as pl
 from models.baseline import Contender, fit_logistic, fit_rules
 from models.calibrate import NO_CALIBRATION
 from models.card import Evaluation
-from models.evaluate import Result, evaluate_level, node_total
+from models.evaluate import Result, evaluate_level, main_horizon, node_total
 from models.fitting import Material, Settings, fit_model
 from models.hazard import Design, cross_fit, fit, informative_features
-from models.model import EVENT_FAMILIES, ScopeModel
+from models.model import ScopeModel, is_history
 from models.periods import with_part_failures
 from models.survival import Floats
 
@@ -36,7 +36,7 @@ def judge_recipe(material: Material, settings: Settings, *, cutoff: datetime, no
         trained_from=min(at for at in starts if isinstance(at, datetime)),
         cutoff=cutoff,
         evaluated_until=now,
-        main_horizon_h=settings.main_horizon_h,
+        main_horizon_h=main_horizon(settings.horizons_h),
         failures_trained={scope: _failures_per_mode(rows) for scope, rows in past.items()},
         results=tuple(_judge(later, material.episodes, contenders, settings, now)),
     )
@@ -44,7 +44,7 @@ def judge_recipe(material: Material, settings: Settings, *, cutoff: datetime, no
 
 def _baselines(scope: str, rows: pl.DataFrame, settings: Settings) -> dict[str, Contender]:
     horizons, recipe = settings.horizons_h, settings.recipe
-    history = [feature.name for feature in settings.catalogue if feature.scope == scope and feature.family in EVENT_FAMILIES]
+    history = [feature.name for feature in settings.catalogue if feature.scope == scope and is_history(feature)]
     design = Design(rows, features=history, horizons_h=horizons, recipe=replace(recipe, pooled=True))
     rounds = cross_fit(design, np.zeros(len(rows), dtype=bool)).rounds
     used = informative_features(rows, settings.names(scope))
@@ -58,7 +58,7 @@ def _baselines(scope: str, rows: pl.DataFrame, settings: Settings) -> dict[str, 
 
 def _failures_per_mode(rows: pl.DataFrame) -> dict[str, int]:
     failed = rows.filter(pl.col("failed_as").is_not_null()).unique("failure")
-    return dict(failed["failed_as"].value_counts().iter_rows())
+    return dict(sorted(failed["failed_as"].value_counts().iter_rows()))
 
 
 def _judge(
