@@ -42,7 +42,8 @@ class Database:
             self._connection.close()
             raise LedgerUnreadable(f"the ledger has version {found}, this code knows {VERSION}: upgrade forewarn")
         self._connection.executescript(resources.files("alerting").joinpath("sql", "ledger.sql").read_text())
-        self._connection.execute(f"pragma user_version = {VERSION}")
+        if found < VERSION:
+            self._connection.execute(f"pragma user_version = {VERSION}")
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:

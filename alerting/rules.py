@@ -91,7 +91,8 @@ XIDS: Mapping[int, Response] = {
     167: Response(Action.DRAIN_NOW, "critical", "reboot", "fatal PCIe timeout", "fell_off_bus"),
 }
 OTHER_FAILURE = Response(Action.DRAIN_NOW, "high", "diagnose", "failure reported")
-BUS_LOSS = Response(Action.REMOVE, "critical", "reboot", "GPU has fallen off the bus", "fell_off_bus")
+# Modes of imported failures that end jobs on a healthy node: no reason to take it out.
+NOT_HARDWARE = frozenset({"software", "nccl_watchdog", "dependency", "host_maintenance", "human", "user", "job", "facilities"})
 
 # NVML field 230; the action is milder where the driver only asks for a reset of one GPU.
 RECOVERY_ACTIONS: Mapping[int, Response] = {
@@ -121,7 +122,8 @@ class RulePolicy:
 def is_failure(event: HardEvent) -> bool:
     """Claim that the event is a failure of its node: a label of the catalogue, or imported as one, that follows from no other event."""
     is_label = event.use == "label" or (event.kind == "failure" and event.use is None)
-    return is_label and not event.is_sympathetic and event.code != 154  # 154 sums up another code: a criterion
+    is_hardware = event.mode not in NOT_HARDWARE
+    return is_label and is_hardware and not event.is_sympathetic and event.code != 154  # 154 sums up another code: a criterion
 
 
 def findings(events: Iterable[HardEvent], flags: Iterable[GpuFlags], policy: RulePolicy, now_ns: int) -> list[Finding]:
@@ -146,10 +148,8 @@ def _of_event(event: HardEvent, policy: RulePolicy) -> Finding | None:
 
 
 def _failure_response(event: HardEvent, policy: RulePolicy) -> tuple[str, Response]:
-    if event.kind == "xid" and event.code is not None:
+    if event.kind in ("xid", "bus_loss") and event.code is not None:  # a lost bus is XID 79 in the driver's other words
         return f"xid.{event.code}", policy.xids.get(event.code, OTHER_FAILURE)
-    if event.kind in ("bus_loss", "gpu_missing"):
-        return event.kind, BUS_LOSS
     return event.kind if event.code is None else f"{event.kind}.{event.code}", OTHER_FAILURE
 
 

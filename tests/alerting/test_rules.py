@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from alerting.rules import XIDS, GpuFlags, HardEvent, RulePolicy, findings, is_failure
+from alerting.rules import NOT_HARDWARE, XIDS, GpuFlags, HardEvent, RulePolicy, findings, is_failure
 from alerting.schema import Action
+from features import modes
 
 NOW = 1_800_000_000_000_000_000
 HOUR = 3_600_000_000_000
@@ -54,6 +55,23 @@ def test_imported_failures_count() -> None:
     """A failure without an XID, as imported from a site's own records, is a failure."""
     assert is_failure(event(kind="failure", code=None, use=None, mode="psu_vr"))
     assert found(event(kind="failure", code=None, use=None)) == [("failure", Action.DRAIN_NOW)]
+
+
+def test_labels_and_rules_agree_on_hardware() -> None:
+    """What is no failure of hardware for the labels is none for the rules."""
+    assert NOT_HARDWARE == modes.NOT_HARDWARE
+
+
+@pytest.mark.parametrize("mode", ["software", "nccl_watchdog", "dependency", "host_maintenance"])
+def test_software_drains_no_node(mode: str) -> None:
+    """A job that failed for other reasons than hardware leaves its node in service."""
+    assert found(event(kind="failure", code=None, use=None, mode=mode)) == []
+
+
+def test_a_vanished_gpu_is_the_telemetrys_word() -> None:
+    """A GPU that a page no longer lists is a precursor, not a failure; a lost bus is one, however it is worded."""
+    assert found(event(kind="gpu_missing", code=None, use=None)) == []
+    assert found(event(kind="bus_loss", code=79), event(code=79)) == [("xid.79", Action.REMOVE)] * 2
 
 
 def test_old_news_are_not_acted_on() -> None:
