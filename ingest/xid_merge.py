@@ -1,8 +1,9 @@
 """One incident, one event: join what the kernel log, NVML and the exporter say about the same XID, and tell causes from consequences.
 
-Kernel log and NVML are authorities: the first of them to tell of an XID is passed on at once, the other is dropped when GPU and code are
-equal and the times lie within a window. The exporter's gauge is a hint: it waits, and is dropped when an authority tells the same within
-the time by which the gauge may be late. Nobody's silence ever drops an authority's event.
+The kernel log is the authority: what it says passes at once. Where a node's kernel log is read, an XID of NVML waits for the same in the
+log, which has the driver's text, and passes when the log stays silent; where no log is read it passes at once. The exporter's gauge is a
+hint: it waits for as long as it may be late. What was told by the one is not told again by the other, each XID once for each source: a
+repeat in the log is a repeat.
 
 Consequences (signals: NVIDIA's catalogue, NVSentinel): 45 always; 31 after 48, 79 or 94 on the same GPU; 74 on the peer of a GPU that has
 failed; 171 and 172 are attributes of 48. The root is the earliest event within a minute that follows from nothing. 31 on four GPUs or
@@ -14,13 +15,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import msgspec
 
 from ingest.clock import NS, Clock
 from ingest.exporter_gpu import SOURCE as GAUGE
+from ingest.kernel_log_node import SOURCE as LOG
 from ingest.metrics import XID_MERGED
-from ingest.schema import Event, GpuSample, InventoryRow, Observed
+from ingest.schema import Event, GpuSample, InventoryRow, Observed, SourceState
 from ingest.source import Pace, Source
 from ingest.xid import (
     CONTAINED,
@@ -28,9 +31,12 @@ from ingest.xid import (
     NVLINK,
     PAGE_FAULT,
     PREEMPTIVE_CLEANUP,
+    RECOVERY_ACTION,
     UNCORRECTABLE,
     UNCORRECTABLE_DRAM,
     UNCORRECTABLE_SRAM,
+    Catalogue,
+    catalogue_of,
 )
 
 _KINDS = ("xid", "bus_loss")
@@ -47,65 +53,113 @@ class _Told:
 
 
 @dataclass
+class _Held:
+    event: Event
+    due_ns: int
+
+
+@dataclass
 class _Node:
+    has_log: bool = False
     gpu_at: dict[str, str] = field(default_factory=dict)
     told: list[_Told] = field(default_factory=list)
-    held: list[Event] = field(default_factory=list)
+    held: list[_Held] = field(default_factory=list)
 
 
 class XidMerge:
-    """The events of a process's nodes. `window_s`: spread of one XID's stamps; `hold_s`: how late a gauge may be."""
+    """The events of a process's nodes.
 
-    def __init__(self, *, window_s: float = 2.0, hold_s: float = 60.0, root_window_s: float = 60.0) -> None:
-        self._window_ns = int(window_s * NS)
-        self._hold_ns = int(hold_s * NS)
+    `window_s` is how far apart two sources may stamp one XID, `hold_s` how late the gauge may be: the interval of its scrapes. Under a
+    scaled clock the time between two reads is longer by `scale`, and so is the window.
+    """
+
+    def __init__(
+        self,
+        *,
+        window_s: float = 2.0,
+        hold_s: float = 60.0,
+        root_window_s: float = 60.0,
+        scale: float = 1.0,
+        catalogue: Catalogue | Path | None = None,
+    ) -> None:
+        self._window_ns = int(window_s * scale * NS)
+        self._hold_ns = int(hold_s * NS) + self._window_ns
         self._root_ns = int(root_window_s * NS)
+        self._catalogue = catalogue_of(catalogue)
         self._nodes: defaultdict[str, _Node] = defaultdict(_Node)
 
     def admit(self, records: Iterable[Observed], now_ns: int) -> list[Observed]:
-        """Pass records on, in order, without what was told before; hints that have waited long enough come last."""
+        """Pass records on, in order, without what was told before; those that have waited long enough come last."""
         admitted: list[Observed] = []
         for record in records:
             if isinstance(record, Event) and record.kind in _KINDS:
                 admitted += self._event(record)
                 continue
-            if isinstance(record, GpuSample | InventoryRow) and record.pci and record.gpu_uuid:
-                self._nodes[record.node].gpu_at[record.pci] = record.gpu_uuid
+            self._learn(record)
             admitted.append(record)
         for node in self._nodes.values():
             admitted += self._release(node, now_ns)
         return admitted
 
+    def _learn(self, record: Observed) -> None:
+        if isinstance(record, GpuSample | InventoryRow) and record.pci and record.gpu_uuid:
+            self._nodes[record.node].gpu_at[record.pci] = record.gpu_uuid
+        elif isinstance(record, SourceState) and record.source == LOG:
+            self._nodes[record.node].has_log = record.state == "ok"
+
     def _event(self, event: Event) -> Iterator[Event]:
         node = self._nodes[event.node]
-        if event.gpu_uuid is None and event.pci in node.gpu_at:
-            event = msgspec.structs.replace(event, gpu_uuid=node.gpu_at[event.pci])
+        event = self._complete(node, event)
         if event.source == GAUGE:
-            node.held.append(event)
+            node.held.append(_Held(event, event.received_at_ns + self._hold_ns))
             return
+        if event.source != LOG and node.has_log:
+            node.held.append(_Held(event, event.received_at_ns + self._window_ns))
+            return
+        yield from self._pass(node, event)
+
+    def _complete(self, node: _Node, event: Event) -> Event:
+        uuid = event.gpu_uuid or node.gpu_at.get(event.pci or "")
+        use = event.use
+        if use is None and event.code is not None:
+            is_verdict = event.code == RECOVERY_ACTION
+            use = self._catalogue.use_of_recovery(event.recovery_action) if is_verdict else self._catalogue.use(event.code)
+        return event if (uuid, use) == (event.gpu_uuid, event.use) else msgspec.structs.replace(event, gpu_uuid=uuid, use=use)
+
+    def _pass(self, node: _Node, event: Event) -> Iterator[Event]:
         self._forget(node, event.observed_at_ns)
         if reason := self._told_before(node, event):
             XID_MERGED.labels(reason).inc()
             return
-        yield self._tell(node, event)
+        by = {event.source}
+        waiting = next((held for held in node.held if held.event.source not in (GAUGE, *by) and self._is_same(held.event, event)), None)
+        if waiting is not None:
+            node.held.remove(waiting)
+            by.add(waiting.event.source)
+            XID_MERGED.labels("other_source").inc()
+        yield self._tell(node, event, by)
+
+    def _is_same(self, one: Event, other: Event) -> bool:
+        apart_ns = abs(one.observed_at_ns - other.observed_at_ns)
+        return _gpu(one) == _gpu(other) and one.code == other.code and apart_ns <= self._window_ns
 
     def _told_before(self, node: _Node, event: Event) -> str | None:
         for told in node.told:
             if told.gpu != _gpu(event):
                 continue
-            apart_ns = abs(told.event.observed_at_ns - event.observed_at_ns)
-            if told.event.code == event.code and event.source not in told.by and apart_ns <= self._window_ns:
+            if event.source not in told.by and self._is_same(told.event, event):
                 told.by.add(event.source)
                 return "other_source"
-            if told.event.code == event.code and told.event.kind != event.kind and apart_ns <= self._root_ns:
+            is_near = abs(told.event.observed_at_ns - event.observed_at_ns) <= self._root_ns
+            if is_near and told.event.code == event.code and told.event.kind != event.kind:
                 return "bus_loss"
-            if event.code in _MEMORY_ATTRIBUTES and told.event.code == UNCORRECTABLE and apart_ns <= self._root_ns:
+            if is_near and event.code in _MEMORY_ATTRIBUTES and told.event.code == UNCORRECTABLE:
                 return "attribute"
         return None
 
-    def _tell(self, node: _Node, event: Event) -> Event:
+    def _tell(self, node: _Node, event: Event, by: set[str]) -> Event:
         event = self._explain(node, event)
-        node.told.append(_Told(event, _gpu(event), {event.source}))
+        node.told.append(_Told(event, _gpu(event), by))
         return event
 
     def _explain(self, node: _Node, event: Event) -> Event:
@@ -138,22 +192,26 @@ class XidMerge:
     def _release(self, node: _Node, now_ns: int) -> Iterator[Event]:
         if not node.held:
             return
-        held, node.held = node.held, []
-        for event in held:
-            if any(self._covers(told, event) for told in node.told):
+        due = [held for held in node.held if held.due_ns <= now_ns or self._is_covered(node, held.event)]
+        node.held = [held for held in node.held if held not in due]
+        for held in due:
+            if self._is_covered(node, held.event):
                 XID_MERGED.labels("gauge").inc()
-            elif now_ns - event.received_at_ns >= self._hold_ns:
-                yield self._tell(node, event)
+            elif held.event.source == GAUGE:
+                yield self._tell(node, held.event, {GAUGE})
             else:
-                node.held.append(event)
+                yield from self._pass(node, held.event)
+
+    def _is_covered(self, node: _Node, event: Event) -> bool:
+        return event.source == GAUGE and any(self._covers(told, event) for told in node.told)
 
     def _covers(self, told: _Told, hint: Event) -> bool:
         late_ns = hint.observed_at_ns - told.event.observed_at_ns
         is_same = told.gpu == _gpu(hint) and told.event.code == hint.code and told.by != {GAUGE}
-        return is_same and -self._window_ns <= late_ns <= self._hold_ns + self._window_ns
+        return is_same and -self._window_ns <= late_ns <= self._hold_ns
 
     def _forget(self, node: _Node, at_ns: int) -> None:
-        horizon_ns = at_ns - max(self._root_ns, 2 * self._hold_ns)
+        horizon_ns = at_ns - self._root_ns - 2 * self._hold_ns
         node.told = [told for told in node.told if told.event.observed_at_ns >= horizon_ns]
 
 

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from prometheus_client import REGISTRY
 
 from emulators.kernel_log import KernelLog
 from emulators.state import KernelEvent
@@ -136,3 +137,17 @@ async def test_plain_journal_text_is_read_and_followed(tmp_path: Path, clock: Ma
     journal.write_text(text + text.replace("48, DBE", "95, Uncontained"))
     assert codes(await source.read(0)) == [95]
     await source.close()
+
+
+async def test_records_that_the_ring_overwrote_are_counted(source: KernelLogSource, log: KernelLog) -> None:
+    """A gap in the sequence numbers is so many records lost, and reading goes on."""
+
+    def lost() -> float:
+        return REGISTRY.get_sample_value("forewarn_kernel_log_lost_records_total") or 0.0
+
+    await source.read(0)
+    before = lost()
+    with log.path.open("a") as file:
+        file.write("3,12,5000000,-;NVRM: Xid (PCI:0000:3b:00): 48, DBE\n")
+    assert codes(await source.read(0)) == [48]
+    assert lost() - before == 11

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest.clock import NS
-from ingest.schema import Event, GpuSample, Observed
+from ingest.schema import Event, GpuSample, Observed, SourceState
 from ingest.xid import read_catalogue
 from ingest.xid_merge import XidMerge
 
@@ -48,10 +48,40 @@ def admitted(*events: Event) -> list[Event]:
     return [event for record in events for event in merge.admit([record], record.received_at_ns) if isinstance(event, Event)]
 
 
+def log_is_read(merge: XidMerge) -> XidMerge:
+    """Let the merge know that the kernel log of n1 is read."""
+    merge.admit([SourceState(node="n1", observed_at_ns=0, received_at_ns=0, source="kernel_log", state="ok")], 0)
+    return merge
+
+
 @pytest.mark.parametrize("order", list(itertools.permutations(("kernel_log", "nvml"))))
-def test_two_authorities_tell_one_xid_once(order: tuple[str, str]) -> None:
-    """The first to tell is passed on at once, the other adds nothing, in either order."""
+def test_two_sources_tell_one_xid_once(order: tuple[str, str]) -> None:
+    """The first to tell is passed on, the other adds nothing, in either order."""
     assert told(xid(48, 0, order[0]), xid(48, 1.5, order[1])) == [(48, order[0])]
+
+
+def test_the_driver_s_text_is_preferred_where_the_log_is_read() -> None:
+    """An XID of NVML waits for the line of the log, which knows the recovery action; without a line it passes after the window."""
+    verdict = xid(154, 0.3, recovery_action=1)
+    assert told(xid(154, 0, "nvml"), verdict, merge=log_is_read(XidMerge()), until_s=100) == [(154, "kernel_log")]
+    merge = log_is_read(XidMerge())
+    alone = xid(48, 0, "nvml")
+    assert merge.admit([alone], alone.received_at_ns) == []
+    assert merge.admit([], alone.received_at_ns + 2 * NS) == [alone]
+    assert told(xid(48, 1, "kernel_log"), merge=merge) == []
+
+
+def test_under_a_scaled_clock_the_window_is_longer() -> None:
+    """At 1,440 times the speed, two reads half a second apart lie 720 s apart."""
+    events = (xid(48, 0, "nvml"), xid(48, 720))
+    assert len(told(*events, merge=log_is_read(XidMerge()), until_s=5_000)) == 2
+    assert told(*events, merge=log_is_read(XidMerge(scale=1_440)), until_s=5_000) == [(48, "kernel_log")]
+
+
+@pytest.mark.parametrize(("code", "use"), [(48, "label"), (13, "noise"), (999, "unknown")])
+def test_an_event_without_use_gets_that_of_the_catalogue(code: int, use: str) -> None:
+    """NVML's events come unclassified."""
+    assert [event.use for event in admitted(xid(code, 0, "nvml", use=None))] == [use]
 
 
 def test_a_repeat_is_a_repeat() -> None:
@@ -77,8 +107,8 @@ def test_a_hint_that_nobody_confirms_is_passed_on_after_its_time() -> None:
     merge = XidMerge(hold_s=60)
     hint = xid(31, 0, "exporter")
     assert merge.admit([hint], hint.received_at_ns) == []
-    assert merge.admit([], hint.received_at_ns + 59 * NS) == []
-    assert merge.admit([], hint.received_at_ns + 60 * NS) == [hint]
+    assert merge.admit([], hint.received_at_ns + 61 * NS) == []
+    assert merge.admit([], hint.received_at_ns + 62 * NS) == [hint]
 
 
 def test_bus_loss_merges_with_79_of_another_source() -> None:
