@@ -1,25 +1,30 @@
 """The only joint between stages: Delta tables of Parquet files, on a local path or s3://; the one door to deltalake.
 
 Appends are atomic. An append that names a transaction (an application and its version) happens at most once: a version that is
-not above the committed one is refused before anything is written. Readers hand the list of live files to DuckDB.
+not above the committed one is refused before anything is written. Readers hand the list of live files to DuckDB. A column that a newer
+version of the product declares is added by the first append that has it; older rows have null there. `ingest.lake_care` keeps the tables
+small and whole.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
+from deltalake import ColumnProperties, CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from ingest.errors import LakeConflict, LakeUnreadable
-from ingest.tables import TIMESTAMP, Table
+from ingest.tables import TIMESTAMP, Column, Table
 
 _ARROW = {
     "string": pa.string(),
@@ -32,7 +37,19 @@ _ARROW = {
     "list<string>": pa.list_(pa.string()),
     "list<double>": pa.list_(pa.float64()),
 }
-_WRITER_PROPERTIES = WriterProperties(compression="ZSTD", compression_level=1, max_row_group_size=262_144)
+_DUCKDB = {
+    "string": "varchar",
+    "int64": "bigint",
+    "double": "double",
+    "bool": "boolean",
+    TIMESTAMP: "timestamptz",
+    "map<string,string>": "map(varchar, varchar)",
+    "map<string,double>": "map(varchar, double)",
+    "list<string>": "varchar[]",
+    "list<double>": "double[]",
+}
+_CONTINUOUS_UNITS = frozenset({"°C", "W", "V", "A", "s", "rpm", "MB/s"})
+_FINE_UNITS = frozenset({"ns", "us", "mJ"})
 _CONFIGURATION = {"delta.checkpointInterval": "50", "delta.logRetentionDuration": "interval 7 days"}
 
 
@@ -59,24 +76,32 @@ class Lake:
     def __init__(self, root: str | Path, storage_options: Mapping[str, str] | None = None) -> None:
         self.root = str(root).rstrip("/")
         self._storage_options = dict(storage_options or {})
+        self._handles = threading.local()  # a thread's own, so that none moves under another's check of a transaction
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Go to another process as an address."""
+        return Lake, (self.root, self._storage_options)
 
     def append(self, table: Table, rows: pa.Table, transaction: AppTransaction | Sequence[AppTransaction] | None = None) -> bool:
         """Append rows as one commit; False, with nothing written, where `transaction` (all, where several) is already in the lake.
 
         Columns that `rows` lacks become null. Raises LakeConflict when another commit of the same application came first.
         """
-        delta = self._open(table)
+        delta = self.open(table)
         transactions = [transaction] if isinstance(transaction, AppTransaction) else list(transaction or ())
         if transactions and delta and _are_committed(delta, table, transactions):
             return False
+        if delta:
+            _refuse_other_types(delta, table)
         try:
             write_deltalake(
                 delta or self._path(table),
                 _conform(table, rows),
                 mode="append",
                 partition_by=None if delta else ["date"],
-                configuration=None if delta else _CONFIGURATION,
-                writer_properties=_WRITER_PROPERTIES,
+                configuration=None if delta else _configuration(table),
+                schema_mode="merge" if delta else None,
+                writer_properties=writer_properties(table),
                 commit_properties=_commit_properties(transactions),
                 storage_options=self._storage_options or None,
             )
@@ -88,12 +113,12 @@ class Lake:
 
     def committed(self, table: Table, app: str) -> int | None:
         """Tell the version up to which an application's appends are in the table."""
-        delta = self._open(table)
+        delta = self.open(table)
         return delta.transaction_version(app) if delta else None
 
     def files(self, table: Table, since: datetime | None = None, until: datetime | None = None) -> list[str]:
         """List the live files, of the dates from `since` to `until` inclusive where given."""
-        delta = self._open(table)
+        delta = self.open(table)
         if delta is None:
             return []
         return delta.file_uris(file_pruning_predicate=_date_filters(since, until))
@@ -106,19 +131,20 @@ class Lake:
         until: datetime | None = None,
     ) -> None:
         """Make a table a view of DuckDB under its own name; a table without files is an empty view with the right columns."""
-        files = self.files(table, since, until)
-        columns = ", ".join(f'"{column.name}"' for column in table.columns)
-        if files:
-            listed = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
-            source = f"read_parquet([{listed}], hive_partitioning = true, hive_types = {{'date': VARCHAR}}, union_by_name = true)"
-        else:
-            source = f"_empty_{table.name}"
-            connection.register(source, arrow_schema(table).empty_table())
-        connection.execute(f'create or replace view "{table.name}" as select {columns} from {source}')
+        delta = self.open(table)
+        files = delta.file_uris(file_pruning_predicate=_date_filters(since, until)) if delta else []
+        stored = {field.name for field in delta.schema().fields} if delta and files else set()
+        columns = ", ".join(
+            f'"{column.name}"' if column.name in stored else f'null::{_DUCKDB[column.type]} as "{column.name}"' for column in table.columns
+        )
+        listed = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
+        rows = f"read_parquet([{listed}], hive_partitioning = true, hive_types = {{'date': VARCHAR}}, union_by_name = true)"
+        source = f"from {rows}" if files else "where false"
+        connection.execute(f'create or replace view "{table.name}" as select {columns} {source}')
 
     def version(self, table: Table) -> int | None:
         """Tell the newest version of a table; None where it does not exist yet."""
-        delta = self._open(table)
+        delta = self.open(table)
         return delta.version() if delta else None
 
     def replace(self, table: Table, rows: pa.Table, dates: Iterable[str]) -> None:
@@ -126,24 +152,30 @@ class Lake:
         wanted = ", ".join(f"'{date}'" for date in sorted(dates))
         try:
             write_deltalake(
-                self._open(table) or self._path(table),
+                self.open(table) or self._path(table),
                 _conform(table, rows),
                 mode="overwrite",
-                predicate=f"date in ({wanted})" if self._open(table) else None,
+                predicate=f"date in ({wanted})" if self.open(table) else None,
                 partition_by=["date"],
-                writer_properties=_WRITER_PROPERTIES,
+                writer_properties=writer_properties(table),
                 storage_options=self._storage_options or None,
             )
         except CommitFailedError as error:
             raise LakeConflict(f"{table.name}: {error}") from error
 
-    def _open(self, table: Table) -> DeltaTable | None:
+    def open(self, table: Table) -> DeltaTable | None:
+        """Give the Delta table as of now, for the care of it; the thread's handle reads only what was committed since its last use."""
+        handles: dict[str, DeltaTable] = self._handles.__dict__
+        with suppress(KeyError, DeltaError, OSError):
+            handles[table.name].update_incremental()
+            return handles[table.name]
         try:
-            return DeltaTable(self._path(table), storage_options=self._storage_options or None)
+            handles[table.name] = DeltaTable(self._path(table), storage_options=self._storage_options or None)
         except TableNotFoundError:
             return None
         except (DeltaError, OSError) as error:
             raise LakeUnreadable(f"cannot open {self._path(table)}: {error}") from error
+        return handles[table.name]
 
     def _path(self, table: Table) -> str:
         return f"{self.root}/{table.name}"
@@ -155,6 +187,34 @@ def table_rows(table: Table, columns: Mapping[str, Any]) -> pa.Table:
     return pa.table({name: pa.array(values, schema.field(name).type) for name, values in columns.items()})
 
 
+def _configuration(table: Table) -> Mapping[str, str]:
+    """Keep statistics of the time alone: with those of 32 columns each live file makes every later commit 0.25 ms slower, so 0.1 ms."""
+    return _CONFIGURATION | {"delta.dataSkippingStatsColumns": table.time}
+
+
+@cache
+def writer_properties(table: Table) -> WriterProperties:
+    """Choose how a table's columns are stored.
+
+    Measured on samples as fleets send them: 31 B a row and 710-820 k rows/s per core, against 37 B and 580 k with the writer's defaults and
+    54 B where every number leaves the dictionary: values that repeat belong into it, continuous gauges and fine counters do not.
+    """
+    encodings = {column.name: encoding for column in table.columns if (encoding := _encoding(column))}
+    return WriterProperties(
+        compression="ZSTD",
+        compression_level=1,
+        max_row_group_size=262_144,
+        column_properties={name: ColumnProperties(dictionary_enabled=False, encoding=encoding) for name, encoding in encodings.items()},
+    )
+
+
+def _encoding(column: Column) -> Any:
+    if column.type == TIMESTAMP or column.name == "seq" or (column.type == "int64" and column.unit in _FINE_UNITS):
+        return "DELTA_BINARY_PACKED"
+    is_continuous = column.type == "double" and column.unit in _CONTINUOUS_UNITS and "limit" not in column.name
+    return "BYTE_STREAM_SPLIT" if is_continuous else None
+
+
 def _are_committed(delta: DeltaTable, table: Table, transactions: Sequence[AppTransaction]) -> bool:
     """Say whether all are in the table; raises LakeConflict where only some are, or where a stream is not where its writer thinks."""
     versions = [delta.transaction_version(each.app) for each in transactions]
@@ -163,6 +223,14 @@ def _are_committed(delta: DeltaTable, table: Table, transactions: Sequence[AppTr
     if not all(known) and (any(known) or any(moved)):
         raise LakeConflict(f"{table.name}: another writer has committed to these streams; read the marks and try again")
     return all(known)
+
+
+def _refuse_other_types(delta: DeltaTable, table: Table) -> None:
+    """Raise LakeUnreadable where a stored column has another type than declared: the library would cast, and 1.5 would become 1."""
+    stored = {field.name: field.type for field in pa.schema(delta.schema().to_arrow())}
+    for field in arrow_schema(table):
+        if stored.get(field.name, field.type) != field.type:
+            raise LakeUnreadable(f"{table.name}.{field.name} is {stored[field.name]} in the lake and {field.type} in this version")
 
 
 def _conform(table: Table, rows: pa.Table) -> pa.Table:

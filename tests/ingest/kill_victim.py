@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 from ingest.bus import DirectBus, FileRejects
+from ingest.kafka_bus import KafkaConnection, KafkaPublisher, KafkaSubscriber
 from ingest.lake import Lake
 from ingest.pump import Pump
 from ingest.schema import Event, GpuSample
@@ -54,8 +55,6 @@ def direct(directory: Path) -> None:
 
 def collect(directory: Path, bootstrap: str, prefix: str) -> None:
     """Collect into Kafka."""
-    from ingest.kafka_bus import KafkaConnection, KafkaPublisher
-
     spool = Spool(directory / "spool", segment_bytes=8192)
     Pump(spool, KafkaPublisher(KafkaConnection(bootstrap=bootstrap, prefix=prefix))).start()
     spool_numbered_rows(spool, directory)
@@ -63,8 +62,6 @@ def collect(directory: Path, bootstrap: str, prefix: str) -> None:
 
 def write_from_kafka(directory: Path, bootstrap: str, prefix: str) -> None:
     """Write what Kafka has."""
-    from ingest.kafka_bus import KafkaConnection, KafkaSubscriber
-
     connection = KafkaConnection(bootstrap=bootstrap, prefix=prefix, group=prefix, session_timeout_s=1.0)
     subscriber = KafkaSubscriber(connection, tables=("events", "gpu_samples"))
     write(Writer(subscriber, Lake(directory / "lake"), FileRejects(directory / "rejects"), max_age_s=0.05, urgent_age_s=0.02))
@@ -81,9 +78,11 @@ def main() -> None:
             os.dup2(log, 1)
             os.dup2(log, 2)
             kinds[line.strip()](directory, *sys.argv[2:])
-        print(child, flush=True)
+        sys.stdout.write(f"{child}\n")
+        sys.stdout.flush()
         os.waitpid(child, 0)
-        print("ended", flush=True)
+        sys.stdout.write("ended\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":
