@@ -22,6 +22,7 @@ from ingest.schema import Observed
 from ingest.source import Pace
 from ingest.xid import Catalogue
 
+_REFRESH_S = 30.0  # dcgm-exporter --collect-interval
 _MAX_BODY = 32 * 2**20
 _log = structlog.get_logger(__name__)
 
@@ -38,7 +39,11 @@ class _Target:
 
 
 class ExporterSource:
-    """The exporter pages of the nodes in `targets` (node -> URL). `deadline_s` and `patience_s` are wall time."""
+    """The exporter pages of the nodes in `targets` (node -> URL). `deadline_s` and `patience_s` are wall time.
+
+    `refresh_s` is how often an exporter renews its values: 30 s unless told otherwise. Scraped more rarely than that, a page that is the
+    same twice may still be chance, and only a third time makes it stale.
+    """
 
     name = SOURCE
     pace = Pace.FLEET
@@ -53,7 +58,7 @@ class ExporterSource:
         clock: Clock | None = None,
         expected: Mapping[str, Collection[str]] = MappingProxyType({}),
         catalogue: Catalogue | Path | None = None,
-        refresh_s: float = 30.0,
+        refresh_s: float | None = None,
         max_connections: int = 100,
     ) -> None:
         self.interval_s = interval_s
@@ -63,6 +68,7 @@ class ExporterSource:
         self._max_connections = max_connections
         self._session: aiohttp.ClientSession | None = None
         self._owners: dict[str, tuple[str, int]] = {}
+        refresh_s = refresh_s or (_REFRESH_S if interval_s <= _REFRESH_S else 1.5 * interval_s)
         self._targets = [
             _Target(ExporterNode(node, expected=expected.get(node, ()), catalogue=catalogue, refresh_s=refresh_s), url)
             for node, url in targets.items()

@@ -52,6 +52,7 @@ class Counters:
         """Nothing is throttled for longer than time has passed: else the unit is not ns (dcgm-exporter#589)."""
         for name in _TIMES:
             if name in now and name in self._last:
-                elapsed_ns = at_ns - self._at_ns[name] + slack_ns  # a value may be one update older than its scrape
-                if now[name] - self._last[name] > 1.05 * elapsed_ns:
+                elapsed_ns = at_ns - self._at_ns[name]
+                stale_ns = max(slack_ns, elapsed_ns)  # the value before may have been one update older than its scrape
+                if now[name] - self._last[name] > 1.05 * (elapsed_ns + stale_ns):
                     columns.drop(name, "unit_conflict")
