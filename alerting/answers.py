@@ -102,6 +102,13 @@ def repairs_told(database: Database, since_ns: int) -> list[tuple[str, str, str,
     return [(node, kind, outcome.failure_mode or "unknown", at_ns) for node, kind, outcome, at_ns in told]
 
 
+def repaired_at(database: Database) -> dict[str, int]:
+    """Give the newest repair of each node that was told."""
+    marks = ", ".join("?" * len(REPAIRED_KINDS))
+    sql = f"select node, max(at_ns) from outcomes where kind in ({marks}) group by node"  # placeholders
+    return dict(database.query(sql, REPAIRED_KINDS))
+
+
 def flush_outcomes(database: Database, lake: Lake, limit: int = 10_000) -> int:
     """Append outcomes that the lake lacks, as one commit and exactly once; give how many."""
     last = database.query("select coalesce(max(seq), 0) from outcomes")[0][0]

@@ -28,9 +28,10 @@ from alerting.ledger import Ledger
 from alerting.metrics import ACKS, CALLS_REFUSED, OUTCOMES_TOLD
 from alerting.schema import Ack, OutcomeReport
 from alerting.signature import signer
-from ingest.clock import Clock, SystemClock
+from ingest.clock import NS, Clock, SystemClock, ns_of
 
 LONGEST_BODY = 65_536
+FUTURE_NS = 300 * NS  # clocks differ by so much at most
 _STATUS = {"stored": 202, "known": 200, "unknown": 404}
 
 
@@ -84,6 +85,8 @@ class Api:
         outcome = msgspec.convert(data, OutcomeReport)
         if outcome.cluster != self._cluster:
             raise Refused(422, "contract", [f"$.cluster: this is {self._cluster}"])
+        if ns_of(outcome.at) > self._clock.now_ns() + FUTURE_NS:
+            raise Refused(422, "contract", ["$.at: lies in the future"])
 
         def take() -> Receipt:
             return take_outcome(self._ledger.database, outcome, consumer=consumer, received_ns=self._clock.now_ns())

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from alerting.answers import REPAIRED_KINDS, Standing, ToldOutcome
+from alerting.answers import FAILED_KINDS, REPAIRED_KINDS, Standing, ToldOutcome
 from alerting.budget import Demand, Verdict
 from alerting.causes import Cause, is_active
 from alerting.learn import Repair, next_rung, repair_order, tried_on
@@ -14,6 +14,7 @@ from alerting.lifecycle import HOUR_NS, NOTHING, News, OpenRecommendation, Step,
 from alerting.options import RunningJob
 from alerting.policy import NodeView, Origin, Wanted, want
 from alerting.risk import Risk, abstained
+from alerting.rules import OTHER_FAILURE, Finding, RulePolicy
 from alerting.schema import Action, Followup
 from alerting.settings import AlertSettings
 
@@ -84,6 +85,20 @@ def judge_all(known: Known, settings: AlertSettings, now_ns: int) -> list[Judged
     return judged
 
 
+def is_news(told: ToldOutcome, causes: Iterable[Cause], repaired_ns: int, rules: RulePolicy, now_ns: int) -> bool:
+    """Claim that a failure told by an outcome is not known yet: recent, not repaired since, and no other sign of the same incident."""
+    if told.at_ns < now_ns - rules.max_event_age_h * HOUR_NS or repaired_ns >= told.at_ns:
+        return False
+    same_incident_ns = rules.same_incident_h * HOUR_NS
+    failures = (cause for cause in causes if cause.node == told.node and cause.kind == "failure")
+    return all(abs(cause.first_seen_ns - told.at_ns) > same_incident_ns for cause in failures)
+
+
+def told_failure(told: ToldOutcome) -> Finding:
+    """Turn a failure that was told into a finding."""
+    return Finding(node=told.node, code=f"outcome.{told.kind}", kind="failure", component=None, at_ns=told.at_ns, response=OTHER_FAILURE)
+
+
 def demands(judged: Iterable[Judged], now_ns: int) -> list[Demand]:
     """List what is asked of the budget."""
     return [_demand(one, now_ns) for one in judged if one.asks_for_drain and not one.is_held_out]
@@ -142,6 +157,9 @@ def _news(known: Known) -> dict[str, News]:
     for cause in known.causes:
         if cause.kind == "failure":
             failed[cause.node] = max(cause.first_seen_ns, failed.get(cause.node, 0))
+    for outcome in known.outcomes:
+        if outcome.kind in FAILED_KINDS:
+            failed[outcome.node] = max(outcome.at_ns, failed.get(outcome.node, 0))
     repaired = {outcome.node: outcome for outcome in known.outcomes if outcome.kind in REPAIRED_KINDS}
     found: dict[str, News] = {}
     for node in known.open.keys() | known.dismissed.keys():

@@ -19,6 +19,7 @@ from alerting.answers import (
     dismissed_since,
     flush_outcomes,
     outcomes_after,
+    repaired_at,
     repairs_told,
     standings,
 )
@@ -26,13 +27,13 @@ from alerting.budget import Verdict, allocate
 from alerting.causes import Cause, CauseKey, remember, repair
 from alerting.compose import Scene
 from alerting.correlate import Suspect, failed_nodes, suspects
-from alerting.judge import HELD_OUT, Judged, Known, demands, judge_all
+from alerting.judge import HELD_OUT, Judged, Known, demands, is_news, judge_all, told_failure
 from alerting.learn import Repair, repairs_of
 from alerting.ledger import Ledger, PassRecord, Said
 from alerting.lifecycle import HOUR_NS, OpenRecommendation, with_budget
 from alerting.metrics import BUDGET_REFUSED, BUDGET_TRIPPED, INCIDENTS, OPEN, PASS_SECONDS, PASSES, SAID, SCORE_AGE, SILENT_NODES, UNSAYABLE
 from alerting.picture import Picture
-from alerting.rules import OTHER_FAILURE, Finding, findings
+from alerting.rules import findings
 from alerting.say import say, say_resolved
 from alerting.schema import Action, Mode
 from alerting.settings import AlertSettings
@@ -108,8 +109,12 @@ class AlertLoop:
 
     def _changed_causes(self, known: Mapping[CauseKey, Cause], outcomes: Iterable[ToldOutcome], now_ns: int) -> dict[CauseKey, Cause]:
         rules, fresh = self.settings.rules, self.picture.fresh
-        found = [*findings(fresh.events, fresh.flags, rules, now_ns), *_told_failures(outcomes)]
-        changed = remember(known, found, rules, now_ns)
+        changed = remember(known, findings(fresh.events, fresh.flags, rules, now_ns), rules, now_ns)
+        told = [outcome for outcome in outcomes if outcome.kind in FAILED_KINDS]
+        if told:
+            causes, repaired = {**known, **changed}.values(), repaired_at(self._ledger.database)
+            news = [told_failure(outcome) for outcome in told if is_news(outcome, causes, repaired.get(outcome.node, 0), rules, now_ns)]
+            changed |= remember({**known, **changed}, news, rules, now_ns)
         repairs = [(outcome.node, outcome.at_ns) for outcome in outcomes if outcome.kind in REPAIRED_KINDS]
         for node, at_ns in [*fresh.rebooted.items(), *repairs]:
             changed |= repair({**known, **changed}.values(), node, at_ns)
@@ -222,11 +227,3 @@ class AlertLoop:
             SCORE_AGE.set((now_ns - max(risk.as_of_ns for risk in self.picture.risks.values())) / 1e9)
         BUDGET_TRIPPED.set("budget_tripped_ns" in self._ledger.marks())
         INCIDENTS.set(len(self.incidents))
-
-
-def _told_failures(outcomes: Iterable[ToldOutcome]) -> list[Finding]:
-    return [
-        Finding(node=told.node, code=f"outcome.{told.kind}", kind="failure", component=None, at_ns=told.at_ns, response=OTHER_FAILURE)
-        for told in outcomes
-        if told.kind in FAILED_KINDS
-    ]

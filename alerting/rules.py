@@ -116,6 +116,7 @@ class RulePolicy:
     recovery_actions: Mapping[int, Response] = field(default_factory=lambda: RECOVERY_ACTIONS)
     failure_hold_h: float = 24.0  # a failure without a repair report counts for so long after its last sign
     criterion_hold_h: float = 2.0  # so long after the hardware took a criterion back
+    same_incident_h: float = 2.0  # a failure told by an outcome within so long of another sign is the same one
     max_event_age_h: float = 6.0  # older news are stored and never acted on
 
 

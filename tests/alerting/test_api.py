@@ -28,7 +28,7 @@ ACK = {
     "actor": {"kind": "scheduler", "name": "slurm/dc1"},
     "jobs_affected": [{"id": "48213", "nodes": 64, "time_limit_s": None, "requeue": True}],
 }
-OUTCOME = {"outcome_id": "out_1", "cluster": "dc1", "node": "n1", "kind": "part_replaced", "at": "2026-11-30T09:12:00Z", "source": "ticket"}
+OUTCOME = {"outcome_id": "out_1", "cluster": "dc1", "node": "n1", "kind": "part_replaced", "at": "2026-11-28T09:12:00Z", "source": "ticket"}
 Call = Callable[..., Any]
 
 
@@ -116,6 +116,11 @@ def test_acks_to_nothing(post: Call) -> None:
 def test_foreign_cluster_is_refused(post: Call) -> None:
     """An outcome of another cluster answers 422."""
     assert post("/v1/outcomes", {**OUTCOME, "cluster": "dc2"}).json()["details"] == ["$.cluster: this is dc1"]
+
+
+def test_the_future_is_refused(post: Call) -> None:
+    """An outcome of tomorrow answers 422: a node cannot have failed yet."""
+    assert post("/v1/outcomes", {**OUTCOME, "at": "2026-12-30T00:00:00Z"}).json()["details"] == ["$.at: lies in the future"]
 
 
 def test_long_bodies_are_refused(post: Call) -> None:

@@ -213,3 +213,28 @@ def test_unreadable_reasons_silence_no_node(make_fleet: Any, make_loop: Loops) -
     fleet.score({"gpu003": 0.4}, reasons='[{"code":"Not A Code","summary":"x"},{"code":"ok.code","summary":"' + "y" * 400 + '"}]')
     (said,) = make_loop(fleet).run_pass()
     assert [(reason["code"], len(reason["summary"])) for reason in json.loads(said.body)["reasons"]] == [("ok.code", 300)]
+
+
+def test_told_failures(make_fleet: Any, make_loop: Loops, ledger: Ledger, clock: ManualClock) -> None:
+    """A failure that only an outcome tells is answered once; one that events have told, or that is repaired since, opens nothing."""
+    fleet = make_fleet(16)
+    loop = make_loop(fleet)
+    fleet.score({"gpu003": 0.4})
+    fleet.xid("gpu004", 79)
+    loop.run_pass()
+    clock.advance(1800)
+
+    def tell(node: str, kind: str, age_s: float) -> None:
+        outcome = {"outcome_id": f"{node}/{kind}", "cluster": "dc1", "node": node, "kind": kind, "source": "operator"}
+        told = OutcomeReport(**outcome, at=datetime_of(clock.now_ns() - int(age_s * 1e9)))
+        take_outcome(ledger.database, told, consumer="ops", received_ns=clock.now_ns())
+
+    tell("gpu003", "failed_in_service", 60)
+    tell("gpu004", "failed_in_service", 1790)
+    tell("gpu005", "part_replaced", 60)
+    tell("gpu005", "failed_in_service", 600)
+    tell("gpu006", "failed_in_service", 8 * HOUR_S)
+    assert changes(loop.run_pass()) == [("gpu003", "resolved", "drain_now"), ("gpu003", "opened", "drain_now")]
+    assert [entry.resolution for entry in ledger.entries() if entry.node == "gpu003"] == ["failed", None]
+    clock.advance(60)
+    assert loop.run_pass() == []
