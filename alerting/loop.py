@@ -63,6 +63,7 @@ class AlertLoop:
         self.settings = settings or AlertSettings()
         self.picture = Picture(lake, self.settings.policy.horizon_h)
         self.incidents: frozenset[DomainId] = frozenset()
+        self._silent: frozenset[str] = frozenset()
         self._lake = lake
         self._ledger = ledger
         self._cluster = cluster
@@ -221,9 +222,17 @@ class AlertLoop:
             by_action[memory.action] += 1
         for action, count in by_action.items():
             OPEN.labels(action.value).set(count)
-        for source, nodes in self.picture.silent.items():
-            SILENT_NODES.labels(source).set(len(nodes))
+        self._tell_silence()
         if self.picture.risks:
             SCORE_AGE.set((now_ns - max(risk.as_of_ns for risk in self.picture.risks.values())) / 1e9)
         BUDGET_TRIPPED.set("budget_tripped_ns" in self._ledger.marks())
         INCIDENTS.set(len(self.incidents))
+
+    def _tell_silence(self) -> None:
+        """One alert per silent source, when it falls silent, however many nodes it speaks for."""
+        for source in self.picture.sources:
+            nodes = self.picture.silent.get(source, set())
+            SILENT_NODES.labels(source).set(len(nodes))
+            if nodes and source not in self._silent:
+                log.warning("telemetry_silent", source=source, nodes=len(nodes))
+        self._silent = frozenset(self.picture.silent)

@@ -98,6 +98,11 @@ class Picture:
         """Name every node that has a place or a score."""
         return self.topology.nodes | self.risks.keys()
 
+    @property
+    def sources(self) -> frozenset[str]:
+        """Name every source that has ever told its state."""
+        return frozenset(source for _, source in self._state_of)
+
     def close(self) -> None:
         """Let go of the query engine."""
         self._connection.close()
