@@ -14,7 +14,7 @@ import signal
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -135,10 +135,9 @@ class NodeDevices:
 class Farm:
     """All devices of the live nodes."""
 
-    def __init__(self, world: World, names: Sequence[str], clock: FleetTime, directory: Path) -> None:
+    def __init__(self, world: World, names: Sequence[str], epoch_ns: int, directory: Path) -> None:
         self._world = world
         self._names = tuple(names)
-        self._clock = clock
         self._directory = directory.resolve()
         self._directory.mkdir(parents=True, exist_ok=True)
         self._defects = Defects(world.spec)
@@ -147,42 +146,41 @@ class Farm:
         self._scheduler = SchedulerCommands(world, self._directory / "scheduler")
         self._bmcs: dict[str, Bmc] = {}
         self.devices = {
-            name: NodeDevices(world, name, self._directory / name, self._directory / "library", clock.epoch_ns) for name in self._names
+            name: NodeDevices(world, name, self._directory / name, self._directory / "library", epoch_ns) for name in self._names
         }
+        self.show(epoch_ns)
 
-    async def open(self) -> None:
-        """Start every server, show the first moment and write `endpoints.json`."""
-        self.show(self._clock.epoch_ns)
+    async def open(self, clock: FleetTime) -> None:
+        """Start every server and write `endpoints.json`."""
         nodes = {name: device.endpoints() for name, device in self.devices.items()}
         pages = {name: device.page for name, device in self.devices.items() if nodes[name]["source"] == "exporter"}
         for name, url in (await self._exporters.start(pages)).items():
             nodes[name]["exporter"] = url
         for name in self._names:
-            nodes[name]["bmc"] = await self._start_bmc(name)
-        self._write_endpoints(nodes)
+            nodes[name]["bmc"] = await self._start_bmc(name, clock)
+        self._write_endpoints(nodes, clock)
 
-    async def _start_bmc(self, name: str) -> dict[str, str]:
+    async def _start_bmc(self, name: str, clock: FleetTime) -> dict[str, str]:
         password = secrets.token_urlsafe(12)
         password_file = self._directory / name / "bmc.password"
         password_file.touch(mode=0o600)
         password_file.write_text(password)
         bmc = Bmc(
             name,
-            read_state=lambda: (self._world.chassis_state(name, self._clock.now_ns()), self.devices[name].gpus),
-            now_ns=self._clock.now_ns,
+            read_state=lambda: (self._world.chassis_state(name, clock.now_ns()), self.devices[name].gpus),
+            now_ns=clock.now_ns,
             report_interval_s=REPORT_INTERVAL_S,
-            fleet_seconds_per_wall_second=self._clock.scale,
+            fleet_seconds_per_wall_second=clock.scale,
             username=BMC_USER,
             password=password,
         )
         self._bmcs[name] = bmc
         return {"url": await bmc.start(), "username": BMC_USER, "password_file": str(password_file)}
 
-    def _write_endpoints(self, nodes: dict[str, Any]) -> None:
-        clock = {"epoch_ns": self._clock.epoch_ns, "scale": self._clock.scale, "started_monotonic_ns": self._clock.started_monotonic_ns}
+    def _write_endpoints(self, nodes: dict[str, Any], clock: FleetTime) -> None:
         commands = {name: str(command) for name, command in self._scheduler.commands.items()}
         fresh = self._directory / "endpoints.json.new"
-        fresh.write_text(json.dumps({"clock": clock, "nodes": nodes, "scheduler": commands}, indent=1))
+        fresh.write_text(json.dumps({"clock": asdict(clock), "nodes": nodes, "scheduler": commands}, indent=1))
         fresh.replace(self._directory / "endpoints.json")
 
     def show(self, at_ns: int) -> None:
@@ -221,34 +219,37 @@ async def run_fleet(
     cluster: str = "emulated",
     stop: asyncio.Event | None = None,
 ) -> None:
-    """Show `nodes` of the world live from `epoch_ns` on, until `stop` is set, a signal comes or the world ends."""
+    """Show `nodes` of the world live from `epoch_ns` on, until `stop` is set, a signal comes or the world ends.
+
+    The clock starts at `started_monotonic_ns` of the machine's monotonic clock, or when the devices are ready.
+    """
     stop = stop or _stop_on_signals()
+    world = World(spec)
+    farm = Farm(world, nodes, epoch_ns, directory)
     started = time.monotonic_ns() if started_monotonic_ns is None else started_monotonic_ns
     clock = FleetTime(epoch_ns=epoch_ns, scale=scale, started_monotonic_ns=started)
-    world = World(spec)
-    farm = Farm(world, nodes, clock, directory)
-    await farm.open()
+    life = Life(world, frozenset(nodes), farm, clock)
+    await farm.open(clock)
     log.info("fleet_ready", nodes=len(nodes), directory=str(directory))
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as session:
         operators = Operators(world, nodes, session, url=outcomes_url, secret_file=outcomes_secret_file, cluster=cluster)
         try:
-            await _Life(world, frozenset(nodes), farm, operators, clock).live(stop)
+            await life.live(operators, stop)
         finally:
             await farm.close()
 
 
-class _Life:
+class Life:
     """Goes from one thing to happen to the next; what the machine was too slow for is shown once, at its newest."""
 
-    def __init__(self, world: World, nodes: frozenset[str], farm: Farm, operators: Operators, clock: FleetTime) -> None:
+    def __init__(self, world: World, nodes: frozenset[str], farm: Farm, clock: FleetTime) -> None:
         self._spec = world.spec
         self._farm = farm
-        self._operators = operators
         self._clock = clock
         self._events = deque(event for event in world.events if event.node in nodes and event.at_ns >= clock.epoch_ns)
         self._shown_ns = clock.epoch_ns
 
-    async def live(self, stop: asyncio.Event) -> None:
+    async def live(self, operators: Operators, stop: asyncio.Event) -> None:
         """Go on until `stop` is set or the world ends."""
         cadence_ns = self._spec.cadence_s * NS
         while self._shown_ns < self._spec.until_ns:
@@ -262,7 +263,7 @@ class _Life:
             if now_ns >= due_ns:
                 self._shown_ns = now_ns - (now_ns - self._spec.start_ns) % cadence_ns
                 self._farm.show(self._shown_ns)
-                await self._operators.report(now_ns)
+                await operators.report(now_ns)
 
     def _until(self, now_ns: int) -> Iterator[KernelEvent]:
         while self._events and self._events[0].at_ns <= now_ns:

@@ -149,7 +149,7 @@ class _KernelLog:
             root_code=event.caused_by,
             is_sympathetic=True if code == 45 else None,
             link=link,
-            recovery_action=_RECOVERY.get(words[7]) if code == 154 else None,
+            recovery_action=_RECOVERY[words[8]] if code == 154 else None,
             recovery_action_before=0 if code == 154 else None,
             kernel_seq=seq,
             detail=event.message,

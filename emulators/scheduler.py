@@ -122,7 +122,7 @@ def _accounted(run: JobRun, at_ns: int, version: str) -> dict[str, Any]:
             "submission": run.submitted_ns // NS,
             "start": run.started_ns // NS,
             "end": run.ended_ns // NS if is_over else 0,
-            "elapsed": (until_ns - run.started_ns) // NS,
+            "elapsed": until_ns // NS - run.started_ns // NS,
         },
         "tres": {"allocated": [*gpus, {"type": "node", "name": "", "id": 4, "count": len(run.nodes)}]},
         "comment": {"administrator": "", "job": comment(run, at_ns), "system": ""},
