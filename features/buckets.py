@@ -75,6 +75,7 @@ class GpuRollup(Part, frozen=True, kw_only=True, omit_defaults=True):
     gpu_index: Annotated[int | None, Means("index, an attribute")] = None
     power_limit_w: Annotated[float | None, Means("enforced power limit", "W")] = None
     pcie_lanes: Annotated[float | None, Means("PCIe width times transfer rate relative to generation 1", "lanes")] = None
+    pcie_lanes_max: Annotated[float | None, Means("most of them in one sample", "lanes")] = None
     nvlink_active: Annotated[int | None, Means("NVLink links that are up", "count")] = None
     nvlink_active_max: Annotated[int | None, Means("most NVLink links up in one sample", "count")] = None
     fabric_state: Annotated[int | None, Means("fabric registration", "code")] = None

@@ -7,7 +7,6 @@ the same in every run.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -84,7 +83,7 @@ def _frames(lake: Lake, as_of: Sequence[datetime], threads: int | None, memory_l
     if not landmarks:
         return
     with engine.connect(threads, memory_limit) as connection:
-        _read_records(connection, lake, landmarks[-1])
+        _read_records(connection, lake, landmarks[0], landmarks[-1])
         units = engine.value(connection, "select count(*) from boards")
         size = max(1, _ROWS_PER_CHUNK // max(units, 400))
         for first in range(0, len(landmarks), size):
@@ -93,10 +92,12 @@ def _frames(lake: Lake, as_of: Sequence[datetime], threads: int | None, memory_l
             yield min(1.0, (first + size) / len(landmarks)), _frame(connection, chunk)
 
 
-def _read_records(connection: Connection, lake: Lake, until: datetime) -> None:
+def _read_records(connection: Connection, lake: Lake, since: datetime, until: datetime) -> None:
     """Make the tables of what happened and where everything is; they are small, and every landmark looks at all of its past."""
-    for table in (EVENTS, INVENTORY, OUTCOMES, TOPOLOGY, JOBS):
+    lake.attach(connection, JOBS, since - 8 * DAY, until)
+    for table in (EVENTS, INVENTORY, OUTCOMES, TOPOLOGY):
         lake.attach(connection, table, until=until)
+        connection.execute(f"create or replace temp table {table.name} as from main.{table.name}")  # read the files once
     connection.register("xid_modes", pa.table({"code": list(MODE_OF_XID), "mode": list(MODE_OF_XID.values())}))
     connection.register("not_hardware", pa.table({"mode": sorted(NOT_HARDWARE)}))
     for name in _RECORDS:
@@ -111,18 +112,12 @@ def _read_buckets(connection: Connection, lake: Lake, landmarks: Sequence[dateti
 
 def _frame(connection: Connection, landmarks: Sequence[datetime]) -> Frame:
     connection.register("landmarks", pa.table({"as_of": pa.array(landmarks, pa.timestamp("us", tz="UTC"))}))
-    for name in ("spans", "believed_less"):
+    for name in ("spans", "window_sums", "units", "places", "nodes", *_PRECURSORS):
         engine.make_table(connection, name)
-    engine.make_view(connection, "window_parts")
-    for name in ("units", "places", "nodes", *_PRECURSORS):
+    engine.make_table(connection, "subjects", source="gpu_subjects")
+    for name in ("history", "domain_rates", "gpu_features"):
         engine.make_table(connection, name)
-    connection.execute("create or replace temp view subjects as select as_of, gpu_uuid as unit, node, board, slot, lot, inserted_at from units")
-    engine.make_table(connection, "history")
-    engine.make_table(connection, "domain_rates")
-    engine.make_table(connection, "gpu_features")
-    connection.execute(
-        "create or replace temp view subjects as select as_of, node as unit, node, node as board, null::bigint as slot, null::varchar as lot, inserted_at from nodes"
-    )
+    engine.make_table(connection, "subjects", source="node_subjects")
     for name in ("chassis", "node_history", "domain_rates", "node_features"):
         engine.make_table(connection, name)
     defects = engine.run(connection, "checks").fetchall()

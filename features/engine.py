@@ -18,8 +18,10 @@ _PARAMETER = re.compile(r"\$([a-z_][a-z0-9_]*)")
 @contextmanager
 def connect(threads: int | None = None, memory_limit: str = "1GB") -> Iterator[Connection]:
     """Open an engine in memory; one thread makes sums come out the same in every run."""
-    with duckdb.connect(config={"memory_limit": memory_limit} | ({"threads": threads} if threads else {})) as connection:
+    with duckdb.connect(config={"memory_limit": memory_limit}) as connection:
         connection.execute("set timezone = 'UTC'; set preserve_insertion_order = false; set enable_progress_bar = false")
+        if threads:
+            connection.execute(f"set threads = {threads}")
         connection.execute(query("macros"))
         yield connection
 
@@ -33,12 +35,7 @@ def query(name: str) -> str:
 def make_table(connection: Connection, name: str, parameters: Mapping[str, Any] | None = None, *, source: str | None = None) -> None:
     """Make the temporary table `name` from the query of that name (or of the name `source`); it takes the parameters it names."""
     text = query(source or name)
-    connection.execute(f"create or replace temp table {name} as {text}", _named_in(text, parameters or {}))  # noqa: S608
-
-
-def make_view(connection: Connection, name: str) -> None:
-    """Make the temporary view `name` from the query of that name; a view takes no parameters."""
-    connection.execute(f"create or replace temp view {name} as {query(name)}")
+    connection.execute(f"create or replace temp table {name} as {text}", _named_in(text, parameters or {}))
 
 
 def run(connection: Connection, name: str, parameters: Mapping[str, Any] | None = None) -> Connection:

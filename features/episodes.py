@@ -24,9 +24,7 @@ class Stay:
     ended_known_at: datetime | None = None
 
 
-def episodes_of(
-    stays: Sequence[Stay], outages: Mapping[str, Sequence[Outage]], data_end: datetime, now: datetime
-) -> Iterator[Episode]:
+def episodes_of(stays: Sequence[Stay], outages: Mapping[str, Sequence[Outage]], data_end: datetime, now: datetime) -> Iterator[Episode]:
     """Cut every stay at the outages of its node; stays of one unit come in order, so that its past failures add up."""
     failures: Counter[str] = Counter()
     for stay in stays:

@@ -68,7 +68,8 @@ class Presence:
     def back_after(self, at: datetime) -> datetime:
         """Tell when the node is in service again after a failure at `at`; `datetime.max` while telemetry still waits for it."""
         settled = at + self.settle
-        seen = [moment for moment in self.moments[bisect_right(self.moments, at) :][:1]]
+        following = bisect_right(self.moments, at)
+        seen = list(self.moments[following : following + 1])
         last = bisect_right(self.spans, (settled, settled)) - 1
         if last >= 0 and settled < self.spans[last][1]:
             seen.append(settled)

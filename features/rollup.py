@@ -11,7 +11,7 @@ after all that was rolled up of their GPU and source, become further parts of th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -29,6 +29,8 @@ DAY = timedelta(days=1)
 _APP = "rollup"
 _ROWS_PER_RUN = 400_000  # 60 columns of them in windows take about 0.4 GB
 _CARRY_DAYS = 35  # a GPU that was silent for longer starts from a new baseline
+# Where each tier begins in the whole of a first run, and how much of it it is.
+_SHARE = {"gpu_rollups_1h": (0.0, 0.75), "gpu_rollups_5m": (0.75, 0.15), "gpu_rollups_1d": (0.9, 0.05), "node_rollups_1h": (0.95, 0.05)}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -51,14 +53,16 @@ def roll_up(
     fine_for: timedelta = timedelta(days=2),
     threads: int | None = None,
     memory_limit: str = "1GB",
+    progress: Callable[[float], None] | None = None,
 ) -> RollupReport:
     """Roll up every bucket that is closed and not yet in the lake, and what came late for closed ones.
 
     A bucket is closed when the lake has telemetry received `grace` after its end, or at the latest `patience` after it. Samples more
-    than `late_by` late are left in the raw table. Five-minute buckets are kept from `fine_for` before the first run on.
+    than `late_by` late are left in the raw table. Five-minute buckets are made from `fine_for` before `now` on, so a long history is
+    rolled up in one call, whose `progress` hears the share done.
     """
     with ROLLUP_SECONDS.time(), engine.connect(threads, memory_limit) as connection:
-        run = _Run(lake, connection, late_by)
+        run = _Run(lake, connection, late_by, progress or (lambda _: None))
         run.complete_until = _complete_until(run, now, patience) - grace
         fine_from = _floor(now, DAY) - fine_for
         run.gpu_tier(GPU_ROLLUPS_1H, HOUR, None)
@@ -81,10 +85,11 @@ def _complete_until(run: _Run, now: datetime, patience: timedelta) -> datetime:
 class _Run:
     """One roll-up: the tiers one after another, with what they appended."""
 
-    def __init__(self, lake: Lake, connection: Connection, late_by: timedelta) -> None:
+    def __init__(self, lake: Lake, connection: Connection, late_by: timedelta, progress: Callable[[float], None]) -> None:
         self.lake = lake
         self.connection = connection
         self.late_by = late_by
+        self.progress = progress
         self.complete_until = _EPOCH
         self.parts: dict[str, int] = {}
         self.late_parts: dict[str, int] = {}
@@ -126,21 +131,23 @@ class _Run:
         if since is not None and since >= until:
             return
         self.lake.attach(self.connection, raw, since, until)
-        rows = dict(self.connection.execute(f"select date, count(*) from {raw.name} group by date").fetchall())  # noqa: S608
+        rows = dict(self.connection.execute(f"select date, count(*) from {raw.name} group by date").fetchall())
         if not rows:
             return
         since = max(since or _EPOCH, _day_of(min(rows)), earliest or _EPOCH)
+        first = since
         while since < until:
             step = _stride(rows, since, width)
             yield since, min(since + step, until)
             since += step
+            self.progress(_SHARE[table.name][0] + _SHARE[table.name][1] * min(1.0, (since - first) / (until - first)))
 
     def _carry(self, table: Table, since: datetime) -> None:
         """Know the last readings before `since`, from the tier itself and from the days before it."""
         self.lake.attach(self.connection, table, since - 2 * DAY, since)
         self.lake.attach(self.connection, GPU_ROLLUPS_1D, since - _CARRY_DAYS * DAY, since)
         self.connection.execute(
-            f"create or replace temp view rollup_parts as select * from {table.name} union all by name select * from gpu_rollups_1d"  # noqa: S608
+            f"create or replace temp view rollup_parts as select * from {table.name} union all by name select * from gpu_rollups_1d"
         )
         engine.make_table(self.connection, "carry", {"since": since})
 

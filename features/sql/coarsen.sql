@@ -29,7 +29,7 @@ select
     sum(columns('^(util_sum|util_polls|busy_clock_mhz_sum|busy_polls|sw_power_cap_s|sw_thermal_s|hw_thermal_s|hw_power_brake_s)$')),
     sum(columns('^(pcie_replay|pcie_correctable|pcie_recovery|ecc_ce|ecc_ue|sram_ce|sram_ue|remapped_rows|nvlink_crc|nvlink_replay)$')),
     sum(columns('^(nvlink_recovery|ce_polls|nvlink_error_polls|resets|went_back)$')),
-    max(columns('^(latency_us_max|temp_c_max|memory_temp_c_max|ce_max|ce_last_at|nvlink_active_max)$')),
+    max(columns('^(latency_us_max|temp_c_max|memory_temp_c_max|ce_max|ce_last_at|nvlink_active_max|pcie_lanes_max)$')),
     min(thermal_margin_c_min) as thermal_margin_c_min,
     arg_max(columns('^(gpu_index|power_limit_w|pcie_lanes|nvlink_active|fabric_state|recovery_action|remap_pending|remap_failure)$'), last_at),
     arg_max(columns('^(remap_banks_low|sram_threshold_exceeded|boot_id|epoch|uptime_s)$'), last_at),

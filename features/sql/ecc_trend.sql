@@ -2,7 +2,7 @@
 --
 -- Precursor of hbm_ue and sram_ecc. Benign offenders outnumber true ones about ten to one, so the pattern counts (bursts, activity,
 -- growth against the week before), not the level alone.
--- Grain: one row per (as_of, gpu_uuid). Inputs: window_parts. Output: the features of family ecc.
+-- Grain: one row per (as_of, gpu_uuid). Inputs: window_sums. Output: the features of family ecc.
 select
     as_of,
     gpu_uuid,
@@ -21,5 +21,5 @@ select
     arg_max(remap_pending, last_at) as remap_pending,
     arg_max(remap_failure, last_at) as remap_failure,
     arg_max(remap_banks_low, last_at) as remap_banks_low
-from window_parts
+from window_sums
 group by as_of, gpu_uuid

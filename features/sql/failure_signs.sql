@@ -3,7 +3,7 @@
 -- Left out: events that follow from another one, XID 154 (the driver's summary of another code), and what is no failure of hardware.
 -- An event that names no GPU is given the GPU of its PCI address; an outcome of a GPU mode without one stays with the node.
 -- `rank` says how much the mode is to be believed: 4 a part that was replaced, 3 a confirmed outcome, 2 an event whose code names the
--- mode, 1 a suspected outcome, 0 an event that only says that something failed.
+-- mode, 1 a suspected outcome or a repair that changed no part, 0 an event that only says that something failed.
 -- Grain: one row per sign. Inputs: events, outcomes, seats, xid_modes(code, mode), not_hardware(mode).
 -- Output: node, gpu_uuid, happened_at, known_at, mode, rank, kind (event or outcome kind), is_ours (answers a recommendation).
 with from_events as (
@@ -32,6 +32,7 @@ from_outcomes as (
         case
             when mode is null then 0
             when kind = 'part_replaced' then 4
+            when kind in ('reset_fixed', 'reboot_fixed') then 1
             when coalesce(confidence, 'confirmed') = 'confirmed' then 3
             else 1
         end as rank,

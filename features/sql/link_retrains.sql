@@ -1,6 +1,6 @@
 -- NVLink errors, replays and recoveries (retrains), their growth, and links that are down.
 --
--- Precursor of nvlink. Grain: one row per (as_of, gpu_uuid). Inputs: window_parts. Output: the features of family nvlink.
+-- Precursor of nvlink. Grain: one row per (as_of, gpu_uuid). Inputs: window_sums. Output: the features of family nvlink.
 select
     as_of,
     gpu_uuid,
@@ -15,6 +15,6 @@ select
     sum(nvlink_error_polls) filter (ring <= 3 and nvlink_crc is not null) / nullif(sum(polls) filter (ring <= 3), 0) as nvlink_error_share_24h,
     max(nvlink_active_max) - arg_max(nvlink_active, last_at) as nvlink_links_down,
     1 - (arg_max(fabric_state, last_at) in (0, 3))::int as fabric_not_ready
-from window_parts
+from window_sums
 where ring <= 4
 group by as_of, gpu_uuid

@@ -2,7 +2,7 @@
 --
 -- Precursor of fell_off_bus and gsp, where the numbers stay calm and the telemetry goes. Expected polls are the fleet's median of the
 -- same window and source, so that an outage of a collector or of the whole fleet marks nobody.
--- Grain: one row per (as_of, gpu_uuid), of every unit. Inputs: window_parts, units. Output: the features of family missingness.
+-- Grain: one row per (as_of, gpu_uuid), of every unit. Inputs: window_sums, units. Output: the features of family missingness.
 with sums as (
     select
         as_of,
@@ -12,13 +12,13 @@ with sums as (
         coalesce(sum(polls) filter (ring <= 3), 0) as polls_24h,
         sum(absent_polls) filter (ring <= 3) as absent_24h,
         sum(bad_polls) filter (ring <= 3) as bad_24h,
-        hours_between(max(last_at) filter (polls > 0), as_of) * 3600 as telemetry_age_s,
+        hours_between(max(answered_at), as_of) * 3600 as telemetry_age_s,
         sum(latency_us_sum) filter (ring <= 1) / nullif(sum(latency_polls) filter (ring <= 1), 0) as latency_1h_us,
         sum(latency_us_sum) / nullif(sum(latency_polls), 0) as latency_7d_us,
         max(latency_us_max) filter (ring <= 1) as latency_max_1h_us,
         sum(resets) as counter_resets_7d,
         sum(went_back) as counters_back_7d
-    from window_parts
+    from window_sums
     where ring <= 4
     group by as_of, gpu_uuid
 ),

@@ -1,7 +1,7 @@
 -- Power and load: level, swing, and the gap to the node's other GPUs.
 --
 -- Precursor of psu_vr and gpu_faulty, and the context of every thermal signal. Grain: one row per (as_of, gpu_uuid).
--- Inputs: window_parts, units. Output: the features of family power.
+-- Inputs: window_sums, units. Output: the features of family power.
 with sums as (
     select
         as_of,
@@ -10,7 +10,7 @@ with sums as (
         sqrt(greatest(0, sum(power_sq_sum) / nullif(sum(load_polls), 0) - (power_mean_24h_w - 400) ** 2)) as power_swing_24h_w,
         400 + sum(power_sum) filter (ring <= 2) / nullif(sum(load_polls) filter (ring <= 2), 0) as power_6h_w,
         sum(util_sum) / nullif(sum(util_polls), 0) as util_24h
-    from window_parts
+    from window_sums
     where ring <= 3
     group by as_of, gpu_uuid
 )

@@ -268,6 +268,7 @@ seen as (
         arg_max(gpu_index, observed_at) as gpu_index,
         arg_max(power_limit_w, observed_at) as power_limit_w,
         arg_max(pcie_lanes, observed_at) as pcie_lanes,
+        max(pcie_lanes) as pcie_lanes_max,
         arg_max(nvlink_active, observed_at) as nvlink_active,
         max(nvlink_active) as nvlink_active_max,
         arg_max(fabric_state, observed_at) as fabric_state,

@@ -3,7 +3,7 @@
 -- The slope of temperature over power is the fleet's, pooled within GPUs over the last day; with it each mean temperature is moved to
 -- 500 W. The own past is the window 7 to 30 days back, or 1 to 7 days back where there is none. What all GPUs of a node share (inlet air)
 -- is taken out by the node's median.
--- Precursor of thermal. Grain: one row per (as_of, gpu_uuid). Inputs: window_parts, units. Output: the features of family thermal.
+-- Precursor of thermal. Grain: one row per (as_of, gpu_uuid). Inputs: window_sums, units. Output: the features of family thermal.
 with sums as (
     select
         as_of,
@@ -25,7 +25,7 @@ with sums as (
         max(temp_c_max) filter (ring <= 3) as temp_max_24h_c,
         max(memory_temp_c_max) filter (ring <= 3) as memory_temp_max_24h_c,
         min(thermal_margin_c_min) filter (ring <= 3) as thermal_margin_min_24h_c
-    from window_parts
+    from window_sums
     group by as_of, gpu_uuid
 ),
 slopes as (

@@ -1,6 +1,6 @@
 -- Time that the GPU was slowed down, by cause, and its clock under load against the fleet's.
 --
--- Precursor of thermal, gpu_faulty and psu_vr. Grain: one row per (as_of, gpu_uuid). Inputs: window_parts.
+-- Precursor of thermal, gpu_faulty and psu_vr. Grain: one row per (as_of, gpu_uuid). Inputs: window_sums.
 -- Output: the features of family throttling.
 with sums as (
     select
@@ -12,7 +12,7 @@ with sums as (
         sum(sw_power_cap_s) filter (ring <= 3) / nullif(sum(elapsed_s) filter (ring <= 3), 0) as power_cap_share_24h,
         sum(hw_power_brake_s) filter (ring <= 3) / nullif(sum(elapsed_s) filter (ring <= 3), 0) as power_brake_share_24h,
         sum(busy_clock_mhz_sum) filter (ring <= 2) / nullif(sum(busy_polls) filter (ring <= 2), 0) as busy_clock_mhz
-    from window_parts
+    from window_sums
     where ring <= 3
     group by as_of, gpu_uuid
 )
