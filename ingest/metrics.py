@@ -55,7 +55,7 @@ XID_MERGED = Counter("forewarn_xid_merged_total", "Events that told again what a
 # redfish
 REDFISH_BYTES = Counter("forewarn_redfish_stream_bytes_total", "Bytes read from event streams")
 REDFISH_PAYLOADS = Counter("forewarn_redfish_payloads_total", "Reports and events of BMCs, however they came", ["kind"])
-REDFISH_ROWS = Counter("forewarn_redfish_rows_total", "Rows of reports: fresh, known already, and odd ones by what is odd", ["kind"])
+REDFISH_ROWS = Counter("forewarn_redfish_rows_total", "Rows of reports: fresh, known already, gone, and odd ones by what is odd", ["kind"])
 REDFISH_REJECTED = Counter("forewarn_redfish_rejected_total", "Payloads, records and values that did not become a row", ["reason"])
 REDFISH_REFUSED = Counter("forewarn_redfish_refused_requests_total", "Requests that a BMC did not grant", ["reason"])
 REDFISH_LOGINS = Counter("forewarn_redfish_logins_total", "Logins by result, sessions found expired, logouts that failed", ["result"])

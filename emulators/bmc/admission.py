@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -98,7 +99,7 @@ async def _write(bmc: Bmc, reader: Reader, response: web.StreamResponse, wire: W
         written += raw[:1] != b":"
 
 
-async def _frames(bmc: Bmc, reader: Reader):  # type: ignore[no-untyped-def]
+async def _frames(bmc: Bmc, reader: Reader) -> AsyncIterator[bytes]:
     """Yield frames as they come, and comments between them where the vendor sends any."""
     framing, idle_close_s = bmc.profile.framing, bmc.profile.idle_close_s
     wait_s = framing.comment_s or idle_close_s

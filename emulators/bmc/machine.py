@@ -51,7 +51,7 @@ class Machine:
 
     def gpu(self, slot: int) -> str:
         """Name a GPU as this BMC does."""
-        return self.profile.gpu.format(slot)
+        return self.profile.gpu.format(slot + self.profile.first_gpu)
 
     def processor(self, slot: int) -> str:
         """Tell the path of a GPU's processor."""

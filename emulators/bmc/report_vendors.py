@@ -10,8 +10,6 @@ from emulators.bmc.messages import Body
 from emulators.bmc.reports import Metric, Report, bare_sensors, decimal, platform_metrics
 from emulators.state import GpuState
 
-FIRST_SLOT = 31  # of a GPU in Dell's numbering
-
 
 def reports_of(kind: str) -> tuple[Report, ...]:
     """List the reports of a kind of BMC."""
@@ -40,7 +38,7 @@ def _row(metric_id: str, value: str, fqdd: str, label: str) -> Metric:
 def _thermal_sensor(machine: Machine) -> list[Metric]:
     chassis, _ = machine.read_state()
     readings = {"SystemBoardInletTemp": chassis.inlet_temp_c, "SystemBoardExhaustTemp": chassis.outlet_temp_c}
-    readings |= {f"GPUTemp{FIRST_SLOT + slot}": temp_c for slot, temp_c in enumerate(chassis.gpu_temps_c)}
+    readings |= {f"GPUTemp{machine.profile.first_gpu + slot}": temp_c for slot, temp_c in enumerate(chassis.gpu_temps_c)}
     return [_row("TemperatureReading", str(round(value)), f"iDRAC.Embedded.1#{name}", name) for name, value in readings.items()]
 
 
@@ -70,11 +68,10 @@ def _supplies(machine: Machine) -> list[Metric]:
 
 
 def _gpu_metrics(machine: Machine) -> list[Metric]:
-    return [metric for gpu in machine.read_state()[1] if not gpu.is_lost for metric in _gpu(gpu)]
+    return [metric for gpu in machine.read_state()[1] if not gpu.is_lost for metric in _gpu(gpu, machine.gpu(gpu.gpu_index))]
 
 
-def _gpu(gpu: GpuState) -> Iterator[Metric]:
-    fqdd = _video(gpu)
+def _gpu(gpu: GpuState, fqdd: str) -> Iterator[Metric]:
     yield _row("PrimaryTemperature", str(round(gpu.temp_c)), fqdd, "GPU")
     if gpu.memory_temp_c is not None:
         yield _row("MemoryTemperature", str(round(gpu.memory_temp_c)), fqdd, "GPU")
@@ -93,12 +90,8 @@ def _gpu_statistics(machine: Machine) -> list[Metric]:
             "CumulativeSBECounterFB": gpu.dram_ce_aggregate_total,
             "CumulativeDBECounterFB": gpu.dram_ue_aggregate_total,
         }
-        found += [_row(name, str(value), _video(gpu), "GPU") for name, value in counters.items()]
+        found += [_row(name, str(value), machine.gpu(gpu.gpu_index), "GPU") for name, value in counters.items()]
     return found
-
-
-def _video(gpu: GpuState) -> str:
-    return f"Video.Slot.{FIRST_SLOT + gpu.gpu_index}-1"
 
 
 _DELL = (

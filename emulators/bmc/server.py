@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections import deque
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from aiohttp import web
 
@@ -20,6 +22,14 @@ from emulators.bmc.report_vendors import reports_of
 from emulators.bmc.reports import Report, render
 from emulators.bmc.streams import Streams
 from emulators.bmc.tree import Tree
+
+
+class Seen(NamedTuple):
+    """One request as it came."""
+
+    method: str
+    target: str
+    headers: dict[str, str]
 
 
 class Bmc:
@@ -46,6 +56,7 @@ class Bmc:
         self.name = name
         self.profile = PROFILES[profile] if isinstance(profile, str) else profile
         self.faults = Faults()
+        self.seen: deque[Seen] = deque(maxlen=1000)  # the latest requests
         self.defects: set[str] = set()
         self.clock_offset_ns = 0
         self.machine = Machine(self.profile, read_state)
@@ -150,6 +161,7 @@ class Bmc:
         self._address = (host, self._runner.addresses[0][1])
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
+        self.seen.append(Seen(request.method, request.raw_path, dict(request.headers)))
         rule = self.faults.find(request.path, request.method)
         if rule is not None:
             await asyncio.sleep(rule.latency_s)

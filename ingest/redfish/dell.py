@@ -7,10 +7,13 @@ inside the same project. What has no stated unit or is a window of the BMC's own
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
+import msgspec
+
 from ingest.redfish.signal import UNMAPPED, Signal, Words, unit_of
+from ingest.schema import ChassisReading
 
 _Row = tuple[str, float]
 _HEALTH: Words = {"ok": 1.0, "degraded": 0.0, "critical": 0.0}
@@ -90,6 +93,7 @@ _PARTS: Mapping[str, _Row] = {
     "correctableeccerror": ("dimm_ecc_corr_total", 1.0),
     "uncorrectableeccerror": ("dimm_ecc_unc_total", 1.0),
 }
+_SUPPLY: Mapping[str, _Row] = {"wattsreading": ("psu_input_w", 1.0), "voltagereading": ("psu_input_v", 1.0)}
 _WHOLE: Mapping[str, _Row] = {
     "systeminputpower": ("system_in_power_w", 1.0),
     "systemoutputpower": ("system_out_power_w", 1.0),
@@ -129,14 +133,18 @@ def signal_of_metric_id(metric_id: str, context: str) -> Signal:
     if name in _WHOLE:
         return _scaled(_WHOLE[name], "chassis")
     device = device_of(context)
+    if device is not None and device.startswith("gpu"):
+        return _of_gpu(name, device)
+    return _of_part(name, device)
+
+
+def _of_part(name: str, device: str | None) -> Signal:
     if name == "linkstatus":
         return Signal("link_up", device, words={"up": 1.0, "down": 0.0})
     if name in ("compositetemperature", "compositetemparature"):  # both spellings occur
         return Signal("drive_temp_c", device, "°C", offset=-_KELVIN)
-    if device is not None and device.startswith("gpu"):
-        return _of_gpu(name, device)
-    if device is not None and device.startswith("psu") and name in ("wattsreading", "voltagereading"):
-        return _scaled(("psu_input_w" if name == "wattsreading" else "psu_input_v", 1.0), device)
+    if device is not None and device.startswith("psu") and name in _SUPPLY:
+        return _scaled(_SUPPLY[name], device)
     return _scaled(_PARTS[name], device) if name in _PARTS else UNMAPPED._replace(device=device)
 
 
@@ -164,6 +172,27 @@ def _of_gpu(name: str, device: str) -> Signal:
         volatile = "" if name.startswith("cumulative") else "_volatile"
         return _scaled((f"sram_ecc_{'corr' if found[1] == 's' else 'unc'}{volatile}_total", 1.0), device)
     return UNMAPPED._replace(device=device)
+
+
+_HALF = re.compile(r"(?P<report>[^:]*):(?P<metric_id>[^:]+)(?P<half>Low|High)(?P<context>:.*)?")
+
+
+def join_halves(readings: Iterable[ChassisReading]) -> list[ChassisReading]:
+    """Join the 32-bit halves (`...Low`, `...High`) of counters into readings of their own, where both are of one instant."""
+    halves: dict[tuple[str, str, str, int], dict[str, ChassisReading]] = {}
+    for reading in readings:
+        if reading.value is not None and (found := _HALF.fullmatch(reading.sensor)):
+            key = (found["report"], found["metric_id"], found["context"] or "", reading.observed_at_ns)
+            halves.setdefault(key, {})[found["half"]] = reading
+    return [_joined(*key[:3], pair["Low"], pair["High"]) for key, pair in halves.items() if len(pair) == 2]
+
+
+def _joined(report: str, metric_id: str, context: str, *pair: ChassisReading) -> ChassisReading:
+    low, high = pair
+    signal = signal_of_metric_id(metric_id, context.removeprefix(":"))
+    value = ((low.value or 0.0) + 2.0**32 * (high.value or 0.0)) * signal.scale
+    sensor = f"{report}:{metric_id}{context}"
+    return msgspec.structs.replace(low, sensor=sensor, quantity=signal.quantity, value=value, unit=signal.unit)
 
 
 def _scaled(row: _Row, device: str | None) -> Signal:

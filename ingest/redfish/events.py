@@ -57,9 +57,20 @@ def decode_event(record: Body, *, machine: Machine, received_at_ns: int) -> Even
     )
 
 
-def event_key(record: Body) -> tuple[str, ...]:
-    """Name an event for deduplication: ids repeat and BMCs send their ring again, so no single member is enough."""
-    members = (record.get("MessageId"), record.get("EventTimestamp"), origin_of(record), record.get("EventId"), _args(record))
+def event_key(record: Body) -> tuple[str, ...] | None:
+    """Name an event for deduplication: ids repeat and BMCs send their ring again, so no single member is enough.
+
+    None for an event without time and id: another one like it would be another event.
+    """
+    if record.get("EventTimestamp") is None and record.get("Created") is None and record.get("EventId") is None:
+        return None
+    members = (
+        record.get("MessageId"),
+        record.get("EventTimestamp") or record.get("Created"),
+        origin_of(record),
+        record.get("EventId"),
+        _args(record),
+    )
     return tuple(str(member) for member in members)
 
 

@@ -1,4 +1,4 @@
-"""Remember what a BMC has said already, so that what it says again is passed on once.
+"""Remember what a BMC has said already, so that what it says again is passed on once, and what it stops saying is noticed once.
 
 A report that appends repeats its history at every read; NVIDIA computes stamps per request, so that one reading can carry stamps a
 millisecond or two apart; BMCs resend their ring of events.
@@ -7,36 +7,65 @@ millisecond or two apart; BMCs resend their ring of events.
 from __future__ import annotations
 
 from collections import OrderedDict
+from typing import NamedTuple
+
+import msgspec
 
 from ingest.schema import ChassisReading
 
 _SAME_NS = 2_000_000
 _MOST_EVENTS = 1024  # a ring of bmcweb has 200
 
+_Said = tuple[int, float | str | None]
+
+
+class _Known(NamedTuple):
+    said: tuple[_Said, ...]
+    quantity: str
+    device: str | None
+    unit: str | None
+
+
+class News(NamedTuple):
+    """Readings that are new, and one with quality `absent` for each series that was there and is not any more."""
+
+    fresh: list[ChassisReading]
+    gone: list[ChassisReading]
+
 
 class History:
-    """What one BMC said: the newest values of each report and its latest events."""
+    """What one BMC said: the last version of each report and the latest events."""
 
     def __init__(self) -> None:
-        self._reports: dict[str, dict[str, tuple[tuple[int, float | str | None], ...]]] = {}
+        self._reports: dict[str, dict[str, _Known]] = {}
         self._events: OrderedDict[tuple[str, ...], None] = OrderedDict()
 
-    def fresh(self, report: str, readings: list[ChassisReading]) -> list[ChassisReading]:
-        """Keep the readings that the report's last version did not hold; those without a time of the BMC are always fresh."""
+    def take(self, report: str, readings: list[ChassisReading], *, has_gaps: bool = False) -> News:
+        """Compare a report with its last version, and remember it.
+
+        A report that leaves out what has not changed (`has_gaps`) lacks nothing; nor does an empty one.
+        """
         before = self._reports.get(report, {})
-        now: dict[str, list[tuple[int, float | str | None]]] = {}
+        now: dict[str, _Known] = {}
         kept = []
         for reading in readings:
             said = (reading.observed_at_ns, reading.value if reading.text is None else reading.text)
-            if not _is_known(said, before.get(reading.sensor, ())):
+            earlier = before.get(reading.sensor)
+            if earlier is None or not _is_known(said, earlier.said):
                 kept.append(reading)
-            now.setdefault(reading.sensor, []).append(said)
-        merged = {sensor: tuple(said) for sensor, said in now.items()}
-        self._reports[report] = before | merged if len(merged) < len(before) else merged
-        return kept
+            known = now.get(reading.sensor)
+            now[reading.sensor] = _Known((*known.said, said) if known else (said,), reading.quantity, reading.device, reading.unit)
+        if not readings or has_gaps:
+            self._reports[report] = before | now
+            return News(kept, [])
+        self._reports[report] = now
+        gone = sorted(sensor for sensor in before.keys() - now.keys() if _is_due(before[sensor]))
+        return News(kept, [_absent(sensor, before[sensor], readings[0]) for sensor in gone])
 
-    def is_new_event(self, key: tuple[str, ...]) -> bool:
-        """Tell whether an event was not seen before, and remember it."""
+    def is_new_event(self, key: tuple[str, ...] | None) -> bool:
+        """Tell whether an event was not seen before, and remember it; one without a key is always new."""
+        if key is None:
+            return True
         is_new = key not in self._events
         self._events[key] = None
         self._events.move_to_end(key)
@@ -45,6 +74,26 @@ class History:
         return is_new
 
 
-def _is_known(said: tuple[int, float | str | None], before: tuple[tuple[int, float | str | None], ...]) -> bool:
+def _is_known(said: _Said, before: tuple[_Said, ...]) -> bool:
     at_ns, value = said
     return any(at_ns == then_ns or (abs(at_ns - then_ns) <= _SAME_NS and value == then) for then_ns, then in before)
+
+
+def _is_due(known: _Known) -> bool:
+    """Tell whether a series ought to be there: elements of a set of reasons come and go."""
+    return known.quantity != "throttle_reason_set"
+
+
+def _absent(sensor: str, known: _Known, like: ChassisReading) -> ChassisReading:
+    return msgspec.structs.replace(
+        like,
+        observed_at_ns=like.received_at_ns,
+        sensor=sensor,
+        quantity=known.quantity,
+        device=known.device,
+        unit=known.unit,
+        value=None,
+        text=None,
+        quality="absent",
+        time_quality="time_absent",
+    )

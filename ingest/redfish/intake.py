@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 
 from ingest.clock import NS, Clock
 from ingest.errors import RecordRejected
@@ -14,6 +15,7 @@ from ingest.redfish.mode import ReportMode
 from ingest.redfish.outbox import Outbox
 from ingest.redfish.payloads import Body, Payload, read_json, sort_payload
 from ingest.redfish.reports import Decoded, Machine, decode_report
+from ingest.redfish.sensors import SensorFacts
 
 _SKEW_WEIGHT = 0.1
 _COUNTED_BUT_KEPT = ("nonconforming", "unmapped")
@@ -29,6 +31,7 @@ class Intake:
         self._outbox = outbox
         self._history = History()
         self._skew_s: float | None = None
+        self.strangers: set[str] = set()  # paths of sensors whose resource has to tell what they measure
 
     async def take_payload(self, data: bytes) -> Payload:
         """Take one payload of the stream; what is not JSON is counted and the stream goes on."""
@@ -57,11 +60,15 @@ class Intake:
             return None
         count_rejections(decoded.counts)
         self._note_skew(decoded, now_ns)
-        fresh = self._history.fresh(decoded.report, decoded.readings)
-        REDFISH_ROWS.labels("fresh").inc(len(fresh))
-        REDFISH_ROWS.labels("known").inc(len(decoded.readings) - len(fresh))
-        await self._outbox.put(fresh, size)
-        return Decoded(decoded.report, fresh, decoded.counts)
+        mode = self.modes.get(decoded.report)
+        news = self._history.take(decoded.report, decoded.readings, has_gaps=mode is not None and mode.report.has_gaps)
+        self._note_strangers(decoded)
+        REDFISH_ROWS.labels("fresh").inc(len(news.fresh))
+        REDFISH_ROWS.labels("known").inc(len(decoded.readings) - len(news.fresh))
+        REDFISH_ROWS.labels("gone").inc(len(news.gone))
+        told = news.fresh + news.gone
+        await self._outbox.put(told, size)
+        return Decoded(decoded.report, told, decoded.counts)
 
     async def take_event(self, record: Body) -> None:
         """Take an event record unless it was taken before."""
@@ -70,6 +77,16 @@ class Intake:
             await self._outbox.put([decode_event(record, machine=self.machine, received_at_ns=self._clock.now_ns())], 1024)
         else:
             REDFISH_ROWS.labels("known").inc()
+
+    def learn_sensor(self, path: str, facts: SensorFacts) -> None:
+        """Remember what a sensor says about itself."""
+        self.strangers.discard(path)
+        self.machine = replace(self.machine, sensors={**self.machine.sensors, path: facts})
+
+    def _note_strangers(self, decoded: Decoded) -> None:
+        for reading in decoded.readings:
+            if reading.quantity == "raw" and "/Sensors/" in reading.sensor and reading.sensor not in self.machine.sensors:
+                self.strangers.add(reading.sensor.partition("#")[0])
 
     def _note_skew(self, decoded: Decoded, now_ns: int) -> None:
         """Follow how far the BMC's clock is behind; the data are not corrected by it."""

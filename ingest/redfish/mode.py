@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf
 
 from ingest.clock import NS
 from ingest.redfish.service import Report, Service
@@ -61,7 +62,8 @@ class ReportMode:
         if self.mode not in (Mode.TRIAL, Mode.STREAM):
             return False
         recurrence_s = self.report.recurrence_s or 0.0
-        patience_s = trial_s(recurrence_s) if self.mode is Mode.TRIAL else max(recurrence_s * SILENT_INTERVALS, LEAST_TRIAL_S)
+        intervals, most_s = (TRIAL_INTERVALS, MOST_TRIAL_S) if self.mode is Mode.TRIAL else (SILENT_INTERVALS, inf)
+        patience_s = min(max(recurrence_s * intervals, LEAST_TRIAL_S), most_s)
         return now_ns - self.heard_ns > patience_s * NS and wall_s - self.heard_wall_s > min(patience_s, self.least_wall_s)
 
     def checked(self, *, has_news: bool, now_ns: int, wall_s: float) -> None:
@@ -97,11 +99,6 @@ class ReportMode:
     def _change(self, mode: Mode, reason: str, now_ns: int) -> None:
         if (mode, reason) != (self.mode, self.reason):
             self.mode, self.reason, self.since_ns = mode, reason, now_ns
-
-
-def trial_s(recurrence_s: float) -> float:
-    """Tell how long to wait for the first report over a stream."""
-    return min(max(recurrence_s * TRIAL_INTERVALS, LEAST_TRIAL_S), MOST_TRIAL_S)
 
 
 def can_stream(report: Report) -> bool:

@@ -5,22 +5,25 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import structlog
 
 from ingest.clock import NS, Clock
 from ingest.metrics import REDFISH_REFUSED
+from ingest.redfish.browse import Getter
+from ingest.redfish.identity import ROOT
 from ingest.redfish.intake import Intake
+from ingest.redfish.logs import LogReader
 from ingest.redfish.mode import Mode, ReportMode
 from ingest.redfish.outcomes import Outcome, Refused
 from ingest.redfish.payloads import Body
 from ingest.redfish.reports import Decoded
-from ingest.redfish.resources import read_resources, read_sensors
-from ingest.redfish.service import Getter, Report
+from ingest.redfish.resources import read_facts, read_resources, read_sensors
+from ingest.redfish.service import Report, Service
 
-SENSORS, RESOURCES = "Sensors", "Resources"
-SENSORS_PERIOD_S, RESOURCES_PERIOD_S = 60.0, 300.0
+SENSORS, RESOURCES, LOGS = "Sensors", "Resources", "Logs"  # read apart from reports, each like a report
+_APART_PERIODS_S = {SENSORS: 60.0, RESOURCES: 300.0, LOGS: 60.0}
 DEFAULT_PERIOD_S = 60.0
 REFERENCE_DELAYS_S = (0.0, 2.0, 10.0)
 CHECK_S = 1.0
@@ -41,10 +44,8 @@ _log = structlog.get_logger()
 
 def period_of(report: Report) -> float:
     """Propose the seconds between two reads of a report, by its kind; never faster than it is made."""
-    if report.name == SENSORS:
-        return SENSORS_PERIOD_S
-    if report.name == RESOURCES:
-        return RESOURCES_PERIOD_S
+    if report.name in _APART_PERIODS_S:
+        return _APART_PERIODS_S[report.name]
     named = next((period_s for pattern, period_s in _PERIODS if pattern.search(report.name)), DEFAULT_PERIOD_S)
     return max(named, report.recurrence_s or 0.0)
 
@@ -57,7 +58,7 @@ class _Reference:
 
 
 class Polls:
-    """Reads of one BMC; `sensor_paths` and `resource_paths` are read as the reports `Sensors` and `Resources`."""
+    """Reads of one BMC."""
 
     def __init__(
         self,
@@ -67,16 +68,16 @@ class Polls:
         clock: Clock,
         rng: random.Random,
         least_period_s: float,
-        sensor_paths: tuple[str, ...] = (),
-        resource_paths: tuple[str, ...] = (),
+        service: Service,
     ) -> None:
         self._bmc = bmc
         self._intake = intake
         self._clock = clock
         self._rng = rng
         self._least_period_s = least_period_s
-        self._sensor_paths = sensor_paths
-        self._resource_paths = resource_paths
+        self._service = service
+        self._logs = LogReader(service.log_paths)
+        self.has_stream = False  # an open stream tells events, so that logs need not be read
         self._due_ns: dict[str, int] = {}
         self._slowdown: dict[str, float] = {}
         self._references: list[_Reference] = []
@@ -101,6 +102,7 @@ class Polls:
             for mode in list(self._intake.modes.values()):
                 await self._attend(mode)
             await self._resolve_references()
+            await self._ask_stranger()
             await self._rest()
 
     async def _attend(self, mode: ReportMode) -> None:
@@ -123,16 +125,17 @@ class Polls:
         loop = asyncio.get_running_loop()
         started_s = loop.time()
         try:
-            body = await self._body(mode.report)
+            decoded = await self._take(mode.report)
             self._failures = 0
             mode.answered(self._clock.now_ns())
-            return await self._intake.take_report(body, _size(body))
         except Refused as refused:
             REDFISH_REFUSED.labels(str(refused.outcome)).inc()
             if self._is_fatal(refused):
                 raise
             mode.refused(refused.state, is_final=refused.outcome in _FINAL, now_ns=self._clock.now_ns())
             return None
+        else:
+            return decoded
         finally:
             self._plan(mode, loop.time() - started_s)
 
@@ -144,14 +147,29 @@ class Polls:
         streams = any(mode.mode is Mode.STREAM for mode in self._intake.modes.values())
         return self._failures >= (MOST_FAILURES if streams else 1)
 
+    async def _take(self, report: Report) -> Decoded | None:
+        if report.name == LOGS:
+            for record in [] if self.has_stream else await self._logs.read(self._bmc):
+                await self._intake.take_event(record)
+            return None
+        body = await self._body(report)
+        return await self._intake.take_report(body, _size(body))
+
     async def _body(self, report: Report) -> Body:
         if report.name == SENSORS:
-            body, facts = await read_sensors(self._bmc, self._sensor_paths)
-            self._intake.machine = replace(self._intake.machine, sensors={**self._intake.machine.sensors, **facts})
+            body, facts = await read_sensors(self._bmc, self._service.sensor_paths)
+            for path, told in facts.items():
+                self._intake.learn_sensor(path, told)
             return body
         if report.name == RESOURCES:
-            return await read_resources(self._bmc, self._resource_paths)
+            return await read_resources(self._bmc, self._service.resource_paths)
         return await self._bmc.get(report.path)
+
+    async def _ask_stranger(self) -> None:
+        """Ask one sensor that no table knows what it measures."""
+        if self._intake.strangers:
+            path = min(self._intake.strangers)
+            self._intake.learn_sensor(path, await read_facts(self._bmc, ROOT + path))
 
     def _plan(self, mode: ReportMode, took_s: float) -> None:
         """Set when a report is due again; one that takes more than a third of its period is read half as often."""

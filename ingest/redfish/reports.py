@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from ingest.errors import RecordRejected
+from ingest.redfish.dell import join_halves
 from ingest.redfish.identity import Series, dell_context, series_of
 from ingest.redfish.sensors import SensorFacts
 from ingest.redfish.signal import Signal
@@ -62,7 +63,7 @@ def decode_report(body: Body, *, machine: Machine, received_at_ns: int) -> Decod
         except RecordRejected as rejection:
             reader.counts[rejection.reason] += 1
     readings = _merge(readings, reader.counts)
-    return Decoded(reader.report, readings + throttle_readings(readings), reader.counts)
+    return Decoded(reader.report, [*readings, *throttle_readings(readings), *join_halves(readings)], reader.counts)
 
 
 def report_id(body: Body) -> str:

@@ -6,14 +6,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from ingest.redfish.browse import Getter, optional
 from ingest.redfish.identity import ROOT
-from ingest.redfish.outcomes import Outcome, Refused
 from ingest.redfish.payloads import Body
 from ingest.redfish.sensors import SensorFacts, read_sensor_facts
-from ingest.redfish.service import Getter
 from ingest.redfish.values import ABSENT
-
-_GONE = (Outcome.MISSING, Outcome.NOT_OFFERED, Outcome.FORBIDDEN, Outcome.NOT_LICENSED)
 
 
 @dataclass(frozen=True)
@@ -43,10 +40,15 @@ async def read_sensors(bmc: Getter, paths: Iterable[str]) -> tuple[Body, dict[st
     values: list[Body] = []
     facts: dict[str, SensorFacts] = {}
     for path in paths:
-        body = await _optional(bmc, path)
+        body = await optional(bmc, path)
         facts[path.removeprefix(ROOT)] = read_sensor_facts(body)
         values.append(_value(path, body.get("Reading", ABSENT)))
     return {"Id": "Sensors", "MetricValues": values}, facts
+
+
+async def read_facts(bmc: Getter, path: str) -> SensorFacts:
+    """Read what a sensor says about itself; nothing if it is not there."""
+    return read_sensor_facts(await optional(bmc, path))
 
 
 async def read_resources(bmc: Getter, paths: Iterable[str]) -> Body:
@@ -56,7 +58,7 @@ async def read_resources(bmc: Getter, paths: Iterable[str]) -> Body:
         pointers = wanted_of(path)
         if not pointers:
             continue
-        body = await _optional(bmc, path)
+        body = await optional(bmc, path)
         for pointer in pointers:
             raw = point(body, pointer)
             if raw is not ABSENT:
@@ -93,12 +95,3 @@ def _value(prop: str, raw: object) -> Body:
         # A resource's own member is typed; a report's value is a string.
         value["MetricValue"] = str(raw).lower() if isinstance(raw, bool) else str(raw) if isinstance(raw, int | float) else raw
     return value
-
-
-async def _optional(bmc: Getter, path: str) -> Body:
-    try:
-        return await bmc.get(path)
-    except Refused as refused:
-        if refused.outcome in _GONE:
-            return {}
-        raise

@@ -78,6 +78,8 @@ _NAMED = tuple(
         (r"ps(\d+)_input_power", "psu_input_w", "psu{}"),
         (r"ps(\d+)_output_power", "psu_output_w", "psu{}"),
         (r"(?:ps\d+_)?energy_(?:in|out)", "energy_j", "chassis"),
+        # Of Lite-On, whose supplies count from 0.
+        (r"voltage_p(\d+)_vin", "psu_input_v", "psu{}"),
     )
 )
 

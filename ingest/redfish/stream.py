@@ -19,7 +19,7 @@ from ingest.redfish.backoff import Backoff, clamp_retry_s
 from ingest.redfish.identity import ROOT
 from ingest.redfish.intake import Intake
 from ingest.redfish.liveness import Liveness
-from ingest.redfish.mode import LEAST_TRIAL_S, can_stream, trial_s
+from ingest.redfish.mode import LEAST_TRIAL_S, TRIAL_INTERVALS, can_stream
 from ingest.redfish.outbox import Outbox
 from ingest.redfish.outcomes import Outcome, Refused
 from ingest.redfish.polls import Polls
@@ -34,6 +34,7 @@ LONG_PAUSE_S = 10.0
 RETRY_STREAM_S = 6 * 3600.0  # after a refusal
 # Dialects of the filter in the order in which they are tried; without one, a stream carries events as well.
 FILTERS = ("", "$filter=EventFormatType eq 'MetricReport'", "$filter=EventFormatType eq MetricReport")
+FILTERS_REPORTS_ONLY = (*FILTERS[1:], "")  # for a stream that need not carry events
 _GIVE_UP_S = {
     Outcome.FORBIDDEN: RETRY_STREAM_S,
     Outcome.NOT_OFFERED: RETRY_STREAM_S,
@@ -78,7 +79,7 @@ class Stream:
         self._on_change = on_change
         self._filters = filters
         self._filter = self._filter_trials = 0
-        self._filter_since_ns, self._filter_since_s = clock.now_ns(), asyncio.get_running_loop().time()
+        self._opened_ns, self._opened_s = 0, 0.0
         self._least_trial_s = least_trial_s
         self._has_streamed = False  # a report came over any stream
         self._probe_s = probe_s
@@ -94,6 +95,7 @@ class Stream:
         """Keep the stream open until cancelled; raises Refused when the BMC has to be looked at anew."""
         while True:
             delay_s = await self._attempt()
+            self._polls.has_stream = False
             self._on_change()
             await asyncio.sleep(delay_s)
 
@@ -117,7 +119,9 @@ class Stream:
     async def _follow(self, liveness: Liveness) -> None:
         parser = SseParser()
         async with self._bmc.stream(self._path, query=self._filters[self._filter], last_event_id=self._last_id) as content:
+            self._opened_ns, self._opened_s = self._clock.now_ns(), asyncio.get_running_loop().time()
             self._note_gap()
+            self._polls.has_stream = not self._filters[self._filter]
             self._on_change()
             while True:
                 if self._is_filter_wrong():
@@ -208,20 +212,18 @@ class Stream:
             mode.poll(f"stream {reason}", self._clock.now_ns())
 
     def _is_filter_wrong(self) -> bool:
-        """Tell whether this dialect of the filter has had its time: no report came that should have come."""
+        """Tell whether this dialect of the filter has had its time on an open stream: no report came that should have come."""
         could = [mode.report.recurrence_s or 0.0 for mode in self._intake.modes.values() if can_stream(mode.report)]
         if self._has_streamed or not could or self._filter_trials >= len(self._filters):
             return False
-        loop = asyncio.get_running_loop()
-        patience_s = trial_s(min(could))
-        has_passed = self._clock.now_ns() - self._filter_since_ns > patience_s * NS
-        return has_passed and loop.time() - self._filter_since_s > min(patience_s, self._least_trial_s)
+        patience_s = max(TRIAL_INTERVALS * min(could), LEAST_TRIAL_S)
+        has_passed = self._clock.now_ns() - self._opened_ns > patience_s * NS
+        return has_passed and asyncio.get_running_loop().time() - self._opened_s > min(patience_s, self._least_trial_s)
 
     def _next_filter(self) -> None:
         """Go on to the next dialect; after the last, stay with the first, which carries events too."""
         self._filter_trials += 1
         self._filter = (self._filter + 1) % len(self._filters)
-        self._filter_since_ns, self._filter_since_s = self._clock.now_ns(), asyncio.get_running_loop().time()
 
     def _note_gap(self) -> None:
         """Say what was missed between two streams, and read the reports once: telemetry is never replayed."""

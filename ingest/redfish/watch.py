@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import traceback
 from dataclasses import dataclass
 
 import structlog
@@ -15,7 +16,7 @@ from ingest.redfish.intake import Intake
 from ingest.redfish.mode import LEAST_TRIAL_S, Mode, ReportMode, start_mode
 from ingest.redfish.outbox import Outbox
 from ingest.redfish.outcomes import Outcome, Refused
-from ingest.redfish.polls import RESOURCES, SENSORS, Polls
+from ingest.redfish.polls import LOGS, RESOURCES, SENSORS, Polls
 from ingest.redfish.reports import Machine
 from ingest.redfish.service import Report, Service, discover
 from ingest.redfish.session import ANSWER_TIMEOUT_S, BmcSession
@@ -24,7 +25,12 @@ from ingest.redfish.stream import FILTERS, PROBE_S, Stream
 from ingest.redfish.target import RedfishTarget
 
 BOOT_NS = 15 * 60 * NS  # a BMC that comes back may lack its services for a while
+RELEARN_NS = 3600 * NS
 _log = structlog.get_logger()
+
+
+class _Changed(Exception):
+    """The BMC offers something else than what is being read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +44,7 @@ class Patience:
     most_delay_s: float = 60.0
     login_s: float = 60.0
     trial_s: float = LEAST_TRIAL_S
+    relearn_s: float = 600.0
 
 
 class BmcWatch:
@@ -64,6 +71,7 @@ class BmcWatch:
         self._bmc = BmcSession(target, connecting=connecting, answer_timeout_s=patience.answer_s, login_interval_s=patience.login_s)
         self._intake = Intake(node, clock=clock, outbox=self.outbox)
         self._service: Service | None = None
+        self._firmware: str | None = None
         self._served_ns = 0
         self._is_serving = False
 
@@ -82,12 +90,16 @@ class BmcWatch:
             service = await self._learn()
             backoff.reset()
             await self._serve(service)
+        except _Changed:
+            _log.info("redfish_service_changed", node=self.node)
+            return 0.0
         except Refused as refused:
             self.line.say(refused.state, refused.detail, self._clock.now_ns())
             return backoff.next_s(refused.retry_after_s or 0.0)
         except Exception:  # noqa: BLE001  # one BMC's trouble must not end the watch of it
             REDFISH_FAILURES.inc()
-            _log.exception("redfish_watch_failed", node=self.node)
+            # The text alone: a renderer that shows local variables would show credentials.
+            _log.error("redfish_watch_failed", node=self.node, traceback=traceback.format_exc())
             self.line.say("error", "internal error, see the log", self._clock.now_ns())
         return backoff.next_s()
 
@@ -101,8 +113,23 @@ class BmcWatch:
         self._service, self._served_ns = service, now_ns
         return service
 
+    async def _learn_again(self) -> None:
+        """Look now and then whether the BMC offers something else by now; raises _Changed if so."""
+        while True:
+            since_ns = self._clock.now_ns()
+            await asyncio.sleep(self._patience.relearn_s)
+            await self._clock.wait_until(since_ns + RELEARN_NS)
+            served = self._service
+            try:
+                if await self._learn() != served:
+                    raise _Changed
+            except Refused:  # the polls will find out what is wrong
+                continue
+
     async def _serve(self, service: Service) -> None:
-        self._intake.machine = Machine(self.node, gpu_uuids=service.gpu_uuids, sensors=self._intake.machine.sensors)
+        known = self._intake.machine.sensors if service.firmware == self._firmware else {}
+        self._firmware = service.firmware
+        self._intake.machine = Machine(self.node, gpu_uuids=service.gpu_uuids, sensors=known)
         self._start_modes(service)
         polls = Polls(
             self._bmc,
@@ -110,10 +137,9 @@ class BmcWatch:
             clock=self._clock,
             rng=self._rng,
             least_period_s=self._patience.poll_s,
-            sensor_paths=service.sensor_paths,
-            resource_paths=service.system_paths,
+            service=service,
         )
-        tasks = [asyncio.create_task(polls.run())]
+        tasks = [asyncio.create_task(polls.run()), asyncio.create_task(self._learn_again())]
         if service.stream_path is not None:
             tasks.append(asyncio.create_task(self._stream(service.stream_path, polls).run()))
         self._is_serving = True
@@ -170,6 +196,5 @@ def _learnt(known: ReportMode | None, start: ReportMode) -> ReportMode:
 
 def _read_apart(service: Service) -> list[Report]:
     """Name what is read from resources as reports of its own."""
-    names = [SENSORS] if service.sensor_paths else []
-    names += [RESOURCES] if service.system_paths else []
-    return [Report(name=name, path="", kind="OnRequest") for name in names]
+    paths = {SENSORS: service.sensor_paths, RESOURCES: service.resource_paths, LOGS: service.log_paths}
+    return [Report(name=name, path="", kind="OnRequest") for name, read in paths.items() if read]

@@ -1,0 +1,111 @@
+"""An event record becomes a row of `events` however little of it is there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ingest.clock import parse_time
+from ingest.redfish.events import decode_event, event_key
+from ingest.redfish.history import History
+from ingest.redfish.payloads import sort_payload
+from ingest.redfish.reports import Machine
+
+NOW = parse_time("2026-01-02T03:04:10Z")
+GPU_PATH = "/redfish/v1/Systems/HGX_Baseboard_0/Processors/GPU_SXM_3"
+MACHINE = Machine("n", gpu_uuids={"gpu3": "GPU-33"})
+
+
+def test_full_record() -> None:
+    """Time, component, message without its version, arguments and severity are kept."""
+    event = decode_event(
+        {
+            "MessageId": "ResourceEvent.1.3.ResourceErrorThresholdExceeded",
+            "Message": "The resource property has exceeded its threshold.",
+            "MessageArgs": ["ECC", 7],
+            "MessageSeverity": "Warning",
+            "EventTimestamp": "2026-01-02T03:04:05+0000",
+            "EventId": 41,
+            "OriginOfCondition": {"@odata.id": GPU_PATH},
+        },
+        machine=MACHINE,
+        received_at_ns=NOW,
+    )
+    assert (event.kind, event.gpu_uuid, event.code, event.observed_at_ns) == ("bmc", "GPU-33", None, parse_time("2026-01-02T03:04:05Z"))
+    assert msgspec.json.decode(event.detail or "") == {
+        "message_id": "ResourceEvent.ResourceErrorThresholdExceeded",
+        "message": "The resource property has exceeded its threshold.",
+        "severity": "Warning",
+        "component": "/Systems/HGX_Baseboard_0/Processors/GPU_SXM_3",
+        "args": ["ECC", "7"],
+        "event_id": "41",
+    }
+
+
+@pytest.mark.parametrize("origin", [GPU_PATH, {"@odata.id": GPU_PATH}])
+@pytest.mark.parametrize("member", [{"Oem": {"Nvidia": {"ErrorId": "XID 79"}}}, {"Message": "GPU_SXM_3 driver error XID: 79, fell off"}])
+def test_xid_joins_the_xids(origin: Any, member: dict[str, Any]) -> None:
+    """An XID named by the error id or in the text is an event of kind xid about the GPU of its origin."""
+    event = decode_event({"OriginOfCondition": origin, **member}, machine=MACHINE, received_at_ns=NOW)
+    assert (event.kind, event.code, event.gpu_uuid) == ("xid", 79, "GPU-33")
+
+
+def test_empty_record_is_an_event_at_receipt() -> None:
+    """A record without members is an event of which nothing but its receipt is known."""
+    event = decode_event({}, machine=MACHINE, received_at_ns=NOW)
+    assert (event.kind, event.observed_at_ns, event.detail) == ("bmc", NOW, '{"time_quality":"time_absent"}')
+
+
+def test_ring_sent_again_is_known_and_repeated_ids_are_not_enough() -> None:
+    """The same record is new once; another message under the same id is another event; without time and id each is new."""
+    history = History()
+    record = {"EventId": "8", "MessageId": "A.1.0.X", "EventTimestamp": "2026-01-02T03:04:05Z"}
+    bare = {"MessageId": "A.1.0.X"}
+    assert [history.is_new_event(event_key(body)) for body in (record, record, record | {"MessageId": "A.1.0.Y"})] == [True, False, True]
+    assert [history.is_new_event(event_key(body)) for body in (bare, bare)] == [True, True]
+
+
+def test_payload_is_sorted_by_what_its_records_are() -> None:
+    """Records, references, a report in a record, a full buffer and what is none of them are told apart."""
+    payload = sort_payload(
+        {
+            "Events": [
+                {"MessageId": "A"},
+                {"@odata.id": "/redfish/v1/x"},
+                {"EventType": "Alert", "Oem": {"Dell": {"MetricValues": []}}},
+                {"MessageId": "OpenBMC.0.5.EventBufferExceeded"},
+                {"Members": []},
+                None,
+            ]
+        }
+    )
+    assert (len(payload.records), payload.references, len(payload.reports), payload.has_gap) == (1, ["/redfish/v1/x"], 1, True)
+    assert payload.counts == {"unknown_payload": 1, "not_a_record": 1}
+
+
+def test_bare_record_is_a_record() -> None:
+    """Bmcweb's replay sends the record without an event around it, with a number as its id."""
+    assert sort_payload({"EventId": 7, "MessageId": "A"}).records == [{"EventId": 7, "MessageId": "A"}]
+
+
+members = st.sampled_from(
+    ["MessageId", "Message", "MessageArgs", "EventTimestamp", "EventId", "OriginOfCondition", "Oem", "Links", "MessageSeverity", "Severity"]
+)
+anything = st.one_of(
+    st.none(),
+    st.text(max_size=9),
+    st.integers(),
+    st.lists(st.text(max_size=3), max_size=2),
+    st.just({"@odata.id": "/redfish/v1/Systems/S"}),
+)
+
+
+@given(st.dictionaries(members, anything, max_size=6))
+def test_any_record_is_decoded(record: dict[str, Any]) -> None:
+    """No record raises."""
+    assert decode_event(record, machine=MACHINE, received_at_ns=NOW).kind in ("bmc", "xid")
+    event_key(record)
