@@ -37,7 +37,7 @@ def _cut(stay: Stay, outages: Sequence[Outage], data_end: datetime, now: datetim
     end = min(stay.ended_at or data_end, data_end)
     since = stay.started_at
     for outage in outages:
-        if outage.started_at >= end:
+        if outage.started_at > end or (outage.started_at == end and not _is_own(outage, stay)):
             break
         if outage.started_at > since:
             yield _ended_by_outage(stay, since, outage, now, failures[stay.unit])
@@ -57,8 +57,13 @@ def _cut(stay: Stay, outages: Sequence[Outage], data_end: datetime, now: datetim
         )
 
 
+def _is_own(outage: Outage, stay: Stay) -> bool:
+    """Tell whether the unit itself failed; records often have it removed at the very moment of its failure."""
+    return outage.reason == "failure" and outage.unit == stay.unit
+
+
 def _ended_by_outage(stay: Stay, since: datetime, outage: Outage, now: datetime, failures: int) -> Episode:
-    is_own = outage.reason == "failure" and outage.unit == stay.unit
+    is_own = _is_own(outage, stay)
     return _episode(
         stay,
         since,
