@@ -19,20 +19,16 @@ from emulators.world import World
 from ingest.schema import CHASSIS_READINGS, GPU_SAMPLES, LINK_SAMPLES
 from ingest.tables import Table
 
-COLD_NS, LINK_SUMS_NS = 6 * HOUR_NS, HOUR_NS  # how often the NVML agent reads what hardly changes, and sums up the links
+COLD_NS = 6 * HOUR_NS  # how often the NVML agent reads what hardly changes
 # Every page of an exporter has all that our counters file asks for; the NVML agent reads in tiers, and more.
-_TIERS: dict[str, dict[str, int]] = {
-    "nvml": {"warm": NS, "links": LINK_SUMS_NS, "cold": COLD_NS},
-    "exporter": {"warm": NS, "links": NS, "cold": NS},
-}
-_TIER_OF = {
-    **dict.fromkeys(("nvlink_active", "nvlink_crc_total", "nvlink_replay_total", "nvlink_recovery_total"), "links"),
-    **dict.fromkeys(("remap_banks_low", "remap_banks_none", "sram_threshold_exceeded", "ecc_mode"), "cold"),
-}
+_COLD_NS = {"nvml": COLD_NS, "exporter": NS}
+_COLD = frozenset({"remap_banks_low", "remap_banks_none", "sram_threshold_exceeded", "ecc_mode"})
 _UNREAD = {
     "exporter": frozenset({"uptime_s", "pcie_l0_to_recovery_total", "nvlink_active"}),
     "nvml": frozenset({"xid_last"}),
 }
+_LINK_SUMS = frozenset({"nvlink_active", "nvlink_crc_total", "nvlink_replay_total", "nvlink_recovery_total"})
+_NOT_ON_AN_H100 = [("retired_pages_total", "not_supported"), ("retired_pages_pending", "not_supported")]
 
 
 @dataclass(frozen=True)
@@ -89,23 +85,23 @@ class SampleHistory:
         order = _by_gpu(polls.nodes, slots)
         poll = order // slots
         is_lost, is_hidden = (read[name].ravel()[order] for name in ("is_lost", "is_hidden"))
-        due = {name: (polls.read_ns % every_ns == 0)[poll] for name, every_ns in _TIERS[source].items()}
+        is_cold = (polls.read_ns % _COLD_NS[source] == 0)[poll]
         is_seen = ~(is_lost | is_hidden)
         rows = self._identity(source, polls, read, order) | {
-            "tier": _either("warm", "cold", due["cold"] & (source == "nvml")),
+            "tier": _either("warm", "cold", is_cold & (source == "nvml")),
             "gpu_index": pa.array(order % slots, mask=is_hidden if source == "nvml" else None),
             "gpu_present": pa.array(~is_hidden if source == "nvml" else is_seen),
-            "gpu_model": _optional(self._world.gpus[0].model, due["cold"]),
-            "driver_version": _optional(DRIVER_VERSION, due["cold"]),
+            "gpu_model": _optional(self._world.gpus[0].model, is_cold & (~is_hidden | (source == "exporter"))),
+            "driver_version": _optional(DRIVER_VERSION, is_cold & (~is_hidden | (source == "exporter"))),
         }
         values = {name: column.ravel()[order] for name, column in read.items() if name in GPU_SAMPLES.names and name not in _UNREAD[source]}
         for name, column in (values | {"ecc_mode": np.ones(len(poll), bool)}).items():
-            is_there = is_seen & due[_TIER_OF.get(name, "warm")]
+            is_there = is_seen & is_cold if name in _COLD else is_seen
             rows[name] = pa.array(column, mask=None if is_there.all() else ~is_there)
         if source == "exporter":  # no series before the first XID
             rows["xid_last"] = pa.array(values["xid_last"], mask=(values["xid_last"] < 0) | ~is_seen)
-        elif is_lost.any():
-            rows["quality"] = _lost(is_lost, due["cold"], [name for name in values if _TIER_OF.get(name) != "links"])
+        else:
+            rows["quality"] = _quality(is_lost, is_cold & ~is_hidden, [*values.keys() - _LINK_SUMS, "ecc_mode"])
         return _rows(GPU_SAMPLES, rows)
 
     def _identity(self, source: str, polls: Polls, read: Columns, order: Ints) -> dict[str, Any]:
@@ -237,12 +233,13 @@ def _either(usual: str, other: str, is_other: Flags) -> pa.Array:
     return _named(pa.array([usual, other]), is_other.astype(np.int64))
 
 
-def _lost(is_lost: Flags, is_cold: Flags, columns: Sequence[str]) -> pa.Array:
-    """Say of every field of a lost GPU, in the tier of the poll, that it was lost."""
-    said = {cold: [(name, "lost") for name in columns if cold or _TIER_OF.get(name) != "cold"] for cold in (False, True)}
+def _quality(is_lost: Flags, is_cold: Flags, columns: Sequence[str]) -> pa.Array:
+    """Say what the NVML agent could not read: of a lost GPU every field of the poll's tier, of any H100 the pages of older models."""
+    lost = {cold: [(name, "lost") for name in columns if cold or name not in _COLD] for cold in (False, True)}
+    lost[True] += [(name, "lost") for name, _ in _NOT_ON_AN_H100]
     maps: list[list[tuple[str, str]] | None] = [None] * len(is_lost)
-    for row in np.nonzero(is_lost)[0]:
-        maps[row] = said[bool(is_cold[row])]
+    for row in np.nonzero(is_lost | is_cold)[0]:
+        maps[row] = lost[bool(is_cold[row])] if is_lost[row] else _NOT_ON_AN_H100
     return pa.array(maps, pa.map_(pa.string(), pa.string()))
 
 
