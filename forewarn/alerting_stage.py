@@ -30,6 +30,7 @@ class Alerting:
 
     def __init__(self, config: Config, lake: Lake, clock: Clock) -> None:
         alert = config.alert
+        self._look_s = max(0.1, alert.look_s / config.fleet.clock_scale)
         endpoint = _endpoint(alert)
         path = ledger_path(config)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -43,7 +44,7 @@ class Alerting:
     def run(self, stop: threading.Event) -> None:
         """Decide, deliver and answer until `stop` is set; the ledger is closed last."""
         threads = [
-            threading.Thread(target=self.loop.run, args=(stop,), name="alert"),
+            threading.Thread(target=self.loop.run, args=(stop, self._look_s), name="alert"),
             threading.Thread(target=self._server.run, name="api"),
         ]
         if self._delivery:

@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 import structlog
-from features.build import build_features
 
+from features.build import build_features
 from features.rollup import roll_up
 from forewarn.settings import Config
 from ingest.errors import ModelRefused
@@ -33,13 +33,13 @@ class Analysis:
     is_waiting: bool = field(default=False)
 
     def catch_up(self, now: datetime) -> int:
-        """Roll up, make features and score as of `now`; gives the number of scores written."""
-        roll_up(self.lake, now)
-        build_features(self.lake, [now])
-        return self.score(now)
+        """Roll up, make features and score as of the time up to which the lake is complete; gives the number of scores written."""
+        as_of = roll_up(self.lake, now).watermark
+        build_features(self.lake, [as_of])
+        return self.score(as_of, now)
 
-    def score(self, now: datetime) -> int:
-        """Score as of `now` with the model in use; without one, say so once and write nothing."""
+    def score(self, as_of: datetime, now: datetime) -> int:
+        """Score as of a landmark with the model in use; without one, say so once and write nothing."""
         try:
             self.model = Store(self.config.fleet.state_dir / "models", MODEL_NAME).refresh(self.model)
         except ModelRefused as error:
@@ -48,4 +48,5 @@ class Analysis:
             self.is_waiting = True
             return 0
         scoring = Scoring(stale_after_s=self.config.score.stale_after_s)
-        return score(self.lake, self.model, as_of=now, now=now, scoring=scoring).num_rows
+        rows: int = score(self.lake, self.model, as_of=as_of, now=now, scoring=scoring).num_rows
+        return rows

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ingest.lake import Lake
     from ingest.spool import Spool
     from ingest.writer import Writer
+    from ingest.xid import Catalogue
 
 
 def lake_of(config: Config) -> Lake:
@@ -34,7 +35,8 @@ def sources_of(config: Config, clock: Clock) -> list[Source]:
     """Build every configured source of telemetry; those that tell of XIDs share one merge, so that one incident is one event."""
     from ingest.xid_merge import MergedSource, XidMerge  # noqa: PLC0415
 
-    merge = XidMerge()
+    collect = config.collect
+    merge = XidMerge(scale=config.fleet.clock_scale, hold_s=collect.interval_s, catalogue=_catalogue_of(config))
     telling = [*_nvml_sources(config, clock), *_exporter_sources(config, clock), *_log_sources(config, clock), *_bmc_sources(config, clock)]
     return [*(MergedSource(source, merge, clock) for source in telling), *_job_sources(config, clock)]
 
@@ -155,6 +157,12 @@ def _nvml_sources(config: Config, clock: Clock) -> list[Source]:
     ]
 
 
+def _catalogue_of(config: Config) -> Catalogue:
+    from ingest.xid import read_catalogue  # noqa: PLC0415
+
+    return read_catalogue(config.collect.xid_catalogue) if config.collect.xid_catalogue else read_catalogue()
+
+
 def _exporter_sources(config: Config, clock: Clock) -> list[Source]:
     if not config.collect.exporter:
         return []
@@ -170,7 +178,7 @@ def _log_sources(config: Config, clock: Clock) -> list[Source]:
         return []
     from ingest.kernel_log import KernelLogSource  # noqa: PLC0415
 
-    return [KernelLogSource(config.collect.kernel_log, clock=clock, catalogue=config.collect.xid_catalogue)]
+    return [KernelLogSource(config.collect.kernel_log, clock=clock, catalogue=_catalogue_of(config))]
 
 
 def _bmc_sources(config: Config, clock: Clock) -> list[Source]:

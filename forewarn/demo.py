@@ -15,12 +15,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from features.labels import label
-
 from alerting.ledger import Ledger
 from emulators.history import write_history, write_truth
 from emulators.world import World, WorldSpec
 from features.build import build_features
+from features.labels import label
 from features.rollup import roll_up
 from forewarn.account import Account, Recommended, TrueFailure, settle
 from forewarn.demo_fleet import LiveClock, LiveFleet, live_configuration, write_configuration, write_secret
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 DAY_NS = 86_400 * NS
 _GRACE_NS = 1800 * NS  # fleet time after the last failure, so that what it left behind arrives
 _HEAD_START_NS = 12 * NS  # wall time from the start of the processes to the start of fleet time
-_SLICES = 12  # a long step is done in so many slices of time, each moving its progress bar
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,14 +126,9 @@ def _make_features(lake: Lake, start_ns: int, now_ns: int, options: DemoOptions,
     grid_ns = int(options.grid_h * 3600 * NS)
     landmarks = [datetime_of(at) for at in range(start_ns + DAY_NS, now_ns + 1, grid_ns)]
     with screen.step("rolling samples up") as progress:
-        for part in range(1, _SLICES + 1):
-            roll_up(lake, datetime_of(start_ns + (now_ns - start_ns) * part // _SLICES))
-            progress(part / _SLICES)
+        roll_up(lake, datetime_of(now_ns), progress=progress)
     with screen.step(f"computing features at {len(landmarks)} landmarks") as progress:
-        size = -(-len(landmarks) // _SLICES)
-        for first in range(0, len(landmarks), size):
-            build_features(lake, landmarks[first : first + size])
-            progress(min(1.0, (first + size) / len(landmarks)))
+        build_features(lake, landmarks, progress=progress)
     label(lake, datetime_of(now_ns))
 
 

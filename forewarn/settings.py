@@ -175,7 +175,7 @@ class AlertSection(Section):
     """Decisions and their delivery."""
 
     mode: Literal["shadow", "advise", "enforce"] = Field("shadow", description="shadow: recommend, never act")
-    every_s: float = Field(300.0, gt=0, description="fleet seconds between passes over the scores")
+    look_s: float = Field(1.0, gt=0, description="fleet seconds between looks for new events and scores; at least 0.1 s of wall time")
     webhook_url: str | None = Field(None, description="consumer of recommendations; none: they stay in the ledger")
     secret_file: Path | None = Field(None, description="file with the signing secret, whsec_...")
     max_score_age_h: float = Field(1.0, gt=0, description="an older score counts as none, h")

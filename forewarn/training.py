@@ -37,7 +37,7 @@ COLUMNS = (
 
 
 def train_from(
-    config: Config, *, now: datetime, cutoff: str | None, horizons_h: Sequence[float], progress: Callable[[float], None] | None = None
+    config: Config, *, now: datetime, cutoff: str | None, horizons_h: Sequence[float], progress: Callable[[float], None] = lambda _: None
 ) -> TrainReport:
     """Train on what came before the cutoff, judge on what came after it, and put the model in use."""
     lake = lake_of(config)

@@ -20,6 +20,7 @@ def emulate_fleet(
     epoch_ns: Annotated[int | None, typer.Option(help="Fleet time at the start, UTC nanoseconds; default: the fleet's first day.")] = None,
     scale: Annotated[float, typer.Option(help="Fleet seconds per wall second.")] = 1.0,
     started_monotonic_ns: Annotated[int | None, typer.Option(help="Monotonic clock at which fleet time starts; default: now.")] = None,
+    rate_scale: Annotated[float | None, typer.Option(help="Failure rates, times those of real fleets.")] = None,
     outcomes_url: Annotated[str | None, typer.Option(help="Where the fleet's operators report what became of nodes.")] = None,
     outcomes_secret_file: Annotated[Path | None, typer.Option(help="Secret with which they sign.")] = None,
 ) -> None:
@@ -30,7 +31,7 @@ def emulate_fleet(
     from emulators.fleet import run_fleet  # noqa: PLC0415
     from emulators.world import World, WorldSpec  # noqa: PLC0415
 
-    spec = WorldSpec.show(seed=seed, days=days)
+    spec = WorldSpec.show(seed=seed, days=days, **({} if rate_scale is None else {"rate_scale": rate_scale}))
     names = [node.name for node in World(spec).nodes[:live_nodes]]
     asyncio.run(
         run_fleet(

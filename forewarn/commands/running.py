@@ -40,10 +40,12 @@ def up(path: ConfigOption = None) -> None:
 
     Example: forewarn up --config forewarn.toml
     """
+    stop = stop_on_signals()  # first: what follows takes seconds to load
+    config = configuration(path)
+
     from forewarn.up import run_up  # noqa: PLC0415
 
-    config = configuration(path)
-    run_up(config, clock_of(config), stop_on_signals())
+    run_up(config, clock_of(config), stop)
 
 
 def status(path: ConfigOption = None, at: TimeOption = None, as_json: JsonOption = False) -> None:

@@ -38,7 +38,8 @@ def test_config_check_prints_json_and_fails_on_mistakes() -> None:
 )
 def test_the_node_agent_loads_nothing_heavy(module: str) -> None:
     """What `forewarn collect` runs imports no pyarrow, duckdb, numpy or lightgbm."""
-    code = f"import sys, {module}, ingest.kernel_log, ingest.redfish.source, ingest.jobs, forewarn.compose; print([m for m in HEAVY if m in sys.modules])"
+    loaded = f"{module}, ingest.kernel_log, ingest.redfish.source, ingest.jobs, forewarn.compose"
+    code = f"import sys, {loaded}; print([m for m in HEAVY if m in sys.modules])"
     heavy = "HEAVY = ('pyarrow', 'deltalake', 'duckdb', 'numpy', 'pandas', 'polars', 'sklearn', 'lightgbm');"
     done = subprocess.run([sys.executable, "-c", heavy + code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
