@@ -35,6 +35,7 @@ _CAUSES = (  # what the library logs, what it means, how to mend it
     ("DNS", "no such host", "check bootstrap"),
     ("ECONNREFUSED", "nothing listens there", "start the broker or check bootstrap"),
     ("timed out", "no answer", "check bootstrap and the firewall"),
+    ("socket disconnected", "the broker ends the connection at once", "check security_protocol: it may want TLS or a password"),
 )
 
 

@@ -7,7 +7,7 @@ import shutil
 import socket
 import subprocess
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,35 +18,50 @@ SERVICES = Path(__file__).parent.parent / "services"
 JARS = Path(os.environ.get("KAFKA_LIB", Path.home() / ".cache" / "forewarn" / "kafka"))
 
 
-def free_port() -> int:
-    """Ask the system for a port that nobody uses."""
+def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
-def start_broker(directory: Path, **environment: str) -> str:
-    """Start a broker whose state is in the directory, and give its address."""
+def _start_broker(directory: Path, **environment: str) -> str:
     if shutil.which("java") is None:
         pytest.skip("java is not installed (Debian: openjdk-17-jre-headless maven)")
-    port = environment.get("KAFKA_PORT") or str(free_port())
-    own = {"KAFKA_PORT": port, "KAFKA_CONTROLLER_PORT": str(free_port()), "KAFKA_LIB": str(JARS), **environment}
+    port = environment.get("KAFKA_PORT") or str(_free_port())
+    own = {"KAFKA_PORT": port, "KAFKA_CONTROLLER_PORT": str(_free_port()), "KAFKA_LIB": str(JARS), **environment}
     subprocess.run([SERVICES / "kafka_start.sh", directory], env=os.environ | own, check=True, timeout=180, stdout=subprocess.DEVNULL)
     return f"127.0.0.1:{port}"
 
 
-def stop_broker(directory: Path, signal: str = "TERM") -> None:
-    """Stop it; its data stays."""
+def _stop_broker(directory: Path, signal: str = "TERM") -> None:
     subprocess.run([SERVICES / "kafka_stop.sh", directory, signal], check=True, timeout=60)
+
+
+@pytest.fixture(scope="session")
+def free_port() -> Callable[[], int]:
+    """Give a way to ask the system for a port that nobody uses."""
+    return _free_port
+
+
+@pytest.fixture(scope="session")
+def start_broker() -> Callable[..., str]:
+    """Give a way to start a broker whose state is in a directory; it answers the address."""
+    return _start_broker
+
+
+@pytest.fixture(scope="session")
+def stop_broker() -> Callable[..., None]:
+    """Give a way to stop it; its data stays."""
+    return _stop_broker
 
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Run one real Apache Kafka for the whole session."""
     directory = tmp_path_factory.mktemp("kafka")
-    address = start_broker(directory)
+    address = _start_broker(directory)
     yield address
-    stop_broker(directory, "KILL")
+    _stop_broker(directory, "KILL")
 
 
 @pytest.fixture
