@@ -13,18 +13,25 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ingest.clock import NS, Clock
-from ingest.nvml_node import SOURCE, Node
-from ingest.nvml_signals import COLD, HOT, WARM
+from ingest.nvml_node import Node
+from ingest.nvml_rows import SOURCE
+from ingest.nvml_signals import COLD, DAILY, HOT, TIERS, WARM
 from ingest.nvml_supervisor import Supervisor
 from ingest.schema import Observed
 from ingest.source import Pace
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+DAY_S = 86_400.0
+EVENTS_INTERVAL_S = 0.5
+_LINKS = "links"
 _SLACK_NS = NS // 2  # a poll that comes a little early is still the one meant
 
 
 class NvmlSource:
-    """Polls the GPUs of one node through NVML: hot values every time, the slower tiers and the links when they are due."""
+    """Polls the GPUs of one node through NVML: hot values every time, the slower tiers and the links when they are due.
+
+    `memory_path` is a file that outlasts restarts and boots; without it a GPU that was never seen by this process is not expected.
+    """
 
     name = SOURCE
     pace = Pace.FLEET
@@ -41,16 +48,17 @@ class NvmlSource:
         deadline_s: float = 2.0,
         environment: Mapping[str, str] | None = None,
         boot_id_path: Path = BOOT_ID,
+        memory_path: Path | None = None,
         seed: int = 0,
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.interval_s = interval_s
-        self.node = Node(node, clock)
-        self._intervals_s = {WARM: warm_interval_s, COLD: cold_interval_s, "links": link_interval_s}
+        self._node = Node(node, clock, memory_path)
+        self._intervals_s = {WARM: warm_interval_s, COLD: cold_interval_s, DAILY: DAY_S, _LINKS: link_interval_s}
         self._last_ns: dict[str, int] = {}
         self._boot_id_path = boot_id_path
         self._supervisor = Supervisor(
-            {**os.environ, **(environment or {})}, self.node.hear, deadline_s=deadline_s, seed=seed, monotonic_s=monotonic_s
+            {**os.environ, **(environment or {})}, self._node.hear, deadline_s=deadline_s, seed=seed, monotonic_s=monotonic_s
         )
 
     async def open(self) -> None:
@@ -59,24 +67,59 @@ class NvmlSource:
 
     async def read(self, at_ns: int) -> list[Observed]:
         """Poll every GPU; what cannot be said is a quality code or a source state."""
-        self.node.boot_id = _read_line(self._boot_id_path)
-        tier = COLD if self._is_due(COLD, at_ns) else WARM if self._is_due(WARM, at_ns) else HOT
-        with_links = self._is_due("links", at_ns)
+        self._note_boot()
+        tier = next((tier for tier in (DAILY, COLD, WARM) if self._is_due(tier, at_ns)), HOT)
+        with_links = self._is_due(_LINKS, at_ns)
         answer = await self._supervisor.poll(tier, with_links)
         if answer is None:
-            silence = self.node.silent(self._supervisor.state, at_ns)
-            return [*silence, *self.node.timeouts(tier, at_ns)] if self._supervisor.state == "hung" else silence
-        taken = {COLD: (COLD, WARM), WARM: (WARM,), HOT: ()}[tier] + (("links",) if with_links else ())
-        self._last_ns.update(dict.fromkeys(taken, at_ns))
-        return self.node.rows(answer, tier, at_ns)
+            return self._node.silent(self._supervisor.state, tier, at_ns)
+        self._last_ns.update({name: at_ns for name, rank in TIERS.items() if rank <= TIERS[tier]})
+        if with_links:
+            self._last_ns[_LINKS] = at_ns
+        records = self._node.rows(answer, tier, at_ns)
+        if self._node.has_restarted:
+            self._last_ns.pop(COLD, None)
+        return records
+
+    def _note_boot(self) -> None:
+        boot_id = _read_line(self._boot_id_path)
+        if boot_id != self._node.boot_id:
+            self._node.boot_id = boot_id
+            self._supervisor.forgive()
 
     def _is_due(self, what: str, at_ns: int) -> bool:
         last_ns = self._last_ns.get(what)
         return last_ns is None or at_ns - last_ns >= self._intervals_s[what] * NS - _SLACK_NS
 
+    def events(self) -> NvmlEvents:
+        """Give the events as a source of their own, for whoever wants them sooner than the next poll."""
+        return NvmlEvents(self._node)
+
     async def close(self) -> None:
         """Stop the worker."""
         await self._supervisor.stop()
+        self._node.remember()
+
+
+class NvmlEvents:
+    """The events that an `NvmlSource` has heard since they were last taken; its worker is the one that listens."""
+
+    name = "nvml_events"
+    pace = Pace.WALL
+    interval_s = EVENTS_INTERVAL_S
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    async def open(self) -> None:
+        """Do nothing: the worker belongs to the poll."""
+
+    async def read(self, at_ns: int) -> list[Observed]:  # noqa: ARG002  # events carry the time at which they were heard
+        """Give what was heard."""
+        return list(self._node.take_events())
+
+    async def close(self) -> None:
+        """Do nothing."""
 
 
 def _read_line(path: Path) -> str | None:

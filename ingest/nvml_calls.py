@@ -12,17 +12,14 @@ from typing import Any, TypeVar
 
 import pynvml as nvml
 
-# Return codes (nvmlReturn_t) and what is made of them: signals.md 7.
-NO_SUCH_WAY = frozenset({2, 3, 13, 25, 26})  # invalid argument, not supported, function not found, version mismatch, deprecated
-NO_PERMISSION, TIMEOUT, CORRUPTED_INFOROM, GPU_IS_LOST, RESET_REQUIRED = 4, 10, 14, 15, 16
-WHOLE_MACHINE = frozenset({1, 9, 12, 18})  # uninitialized, driver not loaded, library not found, driver and library differ
-HARD_CODES = frozenset({CORRUPTED_INFOROM, RESET_REQUIRED})
-_QUALITY = {NO_PERMISSION: "no_permission", TIMEOUT: "timeout", GPU_IS_LOST: "lost"}
+from ingest.nvml_codes import FUNCTION_NOT_FOUND, UNKNOWN
 
 Handle = Any
-Values = tuple[float, ...]
+Values = tuple[float | None, ...]  # None: this struct version has no such member
 MIB = 1024 * 1024
-DRAM, SRAM = 2, 7
+CORRECTED, UNCORRECTED = 0, 1  # nvmlMemoryErrorType_t
+VOLATILE, AGGREGATE = 0, 1  # nvmlEccCounterType_t
+DRAM, SRAM = 2, 7  # nvmlMemoryLocation_t
 _FIELD = struct.Struct("=IIqqIIQ")  # nvmlFieldValue_t
 _DOUBLE, _UNSIGNED, _SIGNED, _SHORT = 0, 1, 5, 6
 _SIGNED_LONG = 4
@@ -31,19 +28,16 @@ _SIGNED_LONG = 4
 T = TypeVar("T")
 
 
-def quality_of(rc: int) -> str:
-    """Name the quality of a value whose call gave this code; an unexpected code costs that value alone."""
-    return _QUALITY.get(rc, "absent")
-
-
 def attempt(function: Callable[[], T]) -> tuple[int, T | None]:
-    """Call into NVML and give its return code with the result."""
+    """Call into NVML and give its return code with the result; whatever the bindings stumble over costs this call alone."""
     try:
         return 0, function()
     except nvml.NVMLError as error:
         return int(error.value), None
+    except (ArithmeticError, AttributeError, TypeError, ValueError, ctypes.ArgumentError):
+        return UNKNOWN, None
     except nvml.NVMLLibraryMismatchError:  # not an NVMLError: the library lacks a name that pynvml insists on
-        return int(nvml.NVML_ERROR_FUNCTION_NOT_FOUND), None
+        return FUNCTION_NOT_FOUND, None
 
 
 def address(handle: Handle) -> int:
@@ -107,25 +101,36 @@ def _utilization(handle: Handle) -> Values:
 
 def _uptime(handle: Handle) -> Values:
     """Read seconds since driver load or reset; pynvml does not wrap this call of the 13.5 header."""
-    seconds = ctypes.c_uint()
-    try:
-        code = nvml.nvmlLib.nvmlDeviceGetGpuUptime_v1(handle, ctypes.byref(seconds))
-    except AttributeError:
-        code = nvml.NVML_ERROR_FUNCTION_NOT_FOUND
+    return (_one_word("nvmlDeviceGetGpuUptime_v1", handle),)
+
+
+def _one_word(name: str, handle: Handle) -> int:
+    """Call what fills a structure of one unsigned int."""
+    word = ctypes.c_uint()
+    code = getattr(nvml.nvmlLib, name)(handle, ctypes.byref(word)) if hasattr(nvml.nvmlLib, name) else FUNCTION_NOT_FOUND
     if code:
         raise nvml.NVMLError(code)
-    return (seconds.value,)
+    return word.value
 
 
-def _fabric_state_v(handle: Handle) -> Values:
-    """Read the fabric's state; the 40-byte v3 struct is used by its own name (pynvml's `V` name is the 36-byte one)."""
+def _fabric_info(handle: Handle) -> Any:
+    """Read what the GPU knows of its NVLink fabric; the 40-byte v3 struct goes by its own name (pynvml's `V` is the 36-byte one)."""
     info = nvml.c_nvmlGpuFabricInfo_v3_t()
     try:
         nvml.nvmlDeviceGetGpuFabricInfoV(handle, ctypes.byref(info))
     except nvml.NVMLError_ArgumentVersionMismatch:
         info = nvml.c_nvmlGpuFabricInfo_v2_t()
         nvml.nvmlDeviceGetGpuFabricInfoV(handle, ctypes.byref(info))
-    return (info.state,)
+    return info
+
+
+def _fabric_state_v(handle: Handle) -> Values:
+    return (_fabric_info(handle).state,)
+
+
+def _fabric(handle: Handle) -> Values:
+    info = _fabric_info(handle)
+    return info.healthMask, getattr(info, "healthSummary", None), info.cliqueId
 
 
 def _fabric_state(handle: Handle) -> Values:
@@ -139,11 +144,66 @@ def _remap_histogram(handle: Handle) -> Values:
     return banks.low, banks.none
 
 
-def _sram_threshold(handle: Handle) -> Values:
+def _remap_spares(handle: Handle) -> Values:
+    banks = nvml.nvmlDeviceGetRowRemapperHistogram(handle)
+    return banks.max, banks.high, banks.partial
+
+
+def _sram_status(handle: Handle) -> Any:
     status = nvml.c_nvmlEccSramErrorStatus_v1_t()
     status.version = nvml.nvmlEccSramErrorStatus_v1
     nvml.nvmlDeviceGetSramEccErrorStatus(handle, ctypes.byref(status))
-    return (status.bThresholdExceeded,)
+    return status
+
+
+def _sram_threshold(handle: Handle) -> Values:
+    return (_sram_status(handle).bThresholdExceeded,)
+
+
+def _sram_detail(handle: Handle) -> Values:
+    status = _sram_status(handle)
+    buckets = (getattr(status, f"aggregateUncBucket{name}") for name in ("L2", "Sm", "Pcie", "Mcu", "Other"))
+    return status.aggregateUncParity, status.aggregateUncSecDed, *buckets
+
+
+def _sram_addresses(handle: Handle) -> Values:
+    """Count the SRAM addresses that had uncorrected errors; entries themselves are not asked for."""
+    counts = nvml.c_nvmlEccSramUniqueUncorrectedErrorCounts_v1_t()
+    counts.version = nvml.nvmlEccSramUniqueUncorrectedErrorCounts_v1
+    nvml.nvmlDeviceGetSramUniqueUncorrectedEccErrorCounts(handle, ctypes.byref(counts))
+    return (counts.entryCount,)
+
+
+def _repair(handle: Handle) -> Values:
+    channel, tpc = nvml.nvmlDeviceGetRepairStatus(handle)
+    return channel, tpc
+
+
+def _unrepairable_memory(handle: Handle) -> Values:
+    """Read the flag of memory that no spare row can mend; the struct is one word."""
+    return (_one_word("nvmlDeviceGetUnrepairableMemoryFlag_v1", handle),)
+
+
+def _platform(handle: Handle) -> Values:
+    info = nvml.c_nvmlPlatformInfo_v2_t()
+    info.version = nvml.nvmlPlatformInfo_v2
+    nvml.nvmlDeviceGetPlatformInfo(handle, ctypes.byref(info))
+    return tuple(int.from_bytes(value) for value in (info.slotNumber, info.trayIndex, info.hostId, info.moduleId))
+
+
+def _bbx_flush(handle: Handle) -> Values:
+    _, duration_us = nvml.nvmlDeviceGetLastBBXFlushTime(handle)
+    return (duration_us / 1000,)
+
+
+def _inforom(handle: Handle) -> Values:
+    """Let the driver check the InfoROM, which reads flash: at most hourly."""
+    nvml.nvmlDeviceValidateInforom(handle)
+    return (1,)
+
+
+def _process_count(handle: Handle) -> Values:
+    return (len(nvml.nvmlDeviceGetComputeRunningProcesses(handle)),)
 
 
 def _retired_pages(handle: Handle) -> Values:
@@ -155,8 +215,8 @@ def _ecc_total(kind: int, counter: int) -> Callable[[Handle], Values]:
     return lambda handle: (nvml.nvmlDeviceGetTotalEccErrors(handle, kind, counter),)
 
 
-def _ecc_volatile(kind: int, location: int) -> Callable[[Handle], Values]:
-    return lambda handle: (nvml.nvmlDeviceGetMemoryErrorCounter(handle, kind, nvml.NVML_VOLATILE_ECC, location),)
+def _ecc(kind: int, counter: int, location: int) -> Callable[[Handle], Values]:
+    return lambda handle: (nvml.nvmlDeviceGetMemoryErrorCounter(handle, kind, counter, location),)
 
 
 def _plain(name: str, *arguments: int, factor: float = 1) -> Callable[[Handle], Values]:
@@ -179,14 +239,14 @@ CALLS: dict[str, Callable[[Handle], Values]] = {
     "memory_v2": _memory_v2,
     "memory": _memory,
     "uptime": _uptime,
-    "ecc_ce_volatile": _ecc_total(nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, nvml.NVML_VOLATILE_ECC),
-    "ecc_ue_volatile": _ecc_total(nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC),
-    "ecc_ce_aggregate": _ecc_total(nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, nvml.NVML_AGGREGATE_ECC),
-    "ecc_ue_aggregate": _ecc_total(nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_AGGREGATE_ECC),
-    "dram_ce_volatile": _ecc_volatile(nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, DRAM),
-    "dram_ue_volatile": _ecc_volatile(nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, DRAM),
-    "sram_ce_volatile": _ecc_volatile(nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, SRAM),
-    "sram_ue_volatile": _ecc_volatile(nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, SRAM),
+    "ecc_ce_volatile": _ecc_total(CORRECTED, VOLATILE),
+    "ecc_ue_volatile": _ecc_total(UNCORRECTED, VOLATILE),
+    "ecc_ce_aggregate": _ecc_total(CORRECTED, AGGREGATE),
+    "ecc_ue_aggregate": _ecc_total(UNCORRECTED, AGGREGATE),
+    "dram_ce_volatile": _ecc(CORRECTED, VOLATILE, DRAM),
+    "dram_ue_volatile": _ecc(UNCORRECTED, VOLATILE, DRAM),
+    "sram_ce_volatile": _ecc(CORRECTED, VOLATILE, SRAM),
+    "sram_ue_volatile": _ecc(UNCORRECTED, VOLATILE, SRAM),
     "margin": _plain("nvmlDeviceGetMarginTemperature"),
     "pcie_gen": _plain("nvmlDeviceGetCurrPcieLinkGeneration"),
     "pcie_width": _plain("nvmlDeviceGetCurrPcieLinkWidth"),
@@ -196,4 +256,29 @@ CALLS: dict[str, Callable[[Handle], Values]] = {
     "sram_threshold": _sram_threshold,
     "retired_pages": _retired_pages,
     "ecc_mode": lambda handle: (nvml.nvmlDeviceGetEccMode(handle)[0],),
+    "fabric": _fabric,
+    "repair": _repair,
+    "unrepairable_memory": _unrepairable_memory,
+    "sram_ce_aggregate": _ecc(CORRECTED, AGGREGATE, SRAM),
+    "sram_ue_aggregate": _ecc(UNCORRECTED, AGGREGATE, SRAM),
+    "mig_mode": lambda handle: (nvml.nvmlDeviceGetMigMode(handle)[0],),
+    "performance_state": _plain("nvmlDeviceGetPerformanceState"),
+    "graphics_clock": _plain("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_GRAPHICS),
+    "video_clock": _plain("nvmlDeviceGetClockInfo", nvml.NVML_CLOCK_VIDEO),
+    "sm_clock_max": _plain("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_SM),
+    "memory_clock_max": _plain("nvmlDeviceGetMaxClockInfo", nvml.NVML_CLOCK_MEM),
+    "sram_detail": _sram_detail,
+    "sram_addresses": _sram_addresses,
+    "remap_spares": _remap_spares,
+    "shutdown_threshold": _plain("nvmlDeviceGetTemperatureThreshold", nvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN),
+    "slowdown_threshold": _plain("nvmlDeviceGetTemperatureThreshold", nvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN),
+    "memory_max_threshold": _plain("nvmlDeviceGetTemperatureThreshold", nvml.NVML_TEMPERATURE_THRESHOLD_MEM_MAX),
+    "gpu_max_threshold": _plain("nvmlDeviceGetTemperatureThreshold", nvml.NVML_TEMPERATURE_THRESHOLD_GPU_MAX),
+    "pcie_gen_max": _plain("nvmlDeviceGetMaxPcieLinkGeneration"),
+    "pcie_width_max": _plain("nvmlDeviceGetMaxPcieLinkWidth"),
+    "persistence": _plain("nvmlDeviceGetPersistenceMode"),
+    "platform": _platform,
+    "bbx_flush": _bbx_flush,
+    "process_count": _process_count,
+    "inforom": _inforom,
 }

@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 import pynvml as nvml
 
-from ingest.nvml_calls import TIMEOUT, Handle, address, attempt
+from ingest.nvml_calls import Handle, address, attempt
+from ingest.nvml_codes import TIMEOUT
 from ingest.nvml_protocol import Happened, Listening, ToSupervisor
 
 XID = 0x8
@@ -59,9 +60,10 @@ class EventThread(threading.Thread):
 
     def _listen(self, events: Handle) -> int:
         """Tell events until waiting fails; gives the code it failed with."""
-        self._say(True)
         while True:
             code, event = attempt(lambda: nvml.nvmlEventSetWait_v2(events, WAIT_MS))
+            if code in (0, TIMEOUT):
+                self._say(True)
             if event is not None:
                 self._tell(
                     Happened(

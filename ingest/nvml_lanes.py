@@ -1,7 +1,7 @@
 """Lets no GPU wait for another: reads all GPUs within a deadline, in as many threads as there are hung calls, plus one.
 
 One thread reads GPU after GPU. When it has not come back with one for `OVERTAKE_S`, another thread takes over the rest, so a hung call
-costs the others a tenth of a second once. A GPU that overran its deadline is read last; after `BREAKER_OVERRUNS` in a row its breaker
+costs the others a fifth of a second once. A GPU that overran its deadline is read last; after `BREAKER_OVERRUNS` in a row its breaker
 opens and it is tried at every `BREAKER_PERIOD`-th poll only. While a call hangs, its GPU gets no second one.
 """
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from ingest.nvml_protocol import Reading
 from ingest.nvml_reader import GpuReader
 
-OVERTAKE_S = 0.1
+OVERTAKE_S = 0.2
 BREAKER_OVERRUNS = 3
 BREAKER_PERIOD = 10
 
@@ -62,10 +62,10 @@ class _Job:
 
 @dataclass
 class Outcome:
-    """What one poll came to: readings by UUID, who hung first, and the error that speaks of the whole machine."""
+    """What one poll came to: readings by UUID, who missed the deadline (first to hang in front), the error of the whole machine."""
 
     readings: dict[str, Reading] = field(default_factory=dict)
-    stuck: str | None = None
+    overran: tuple[str, ...] = ()
     failure: BaseException | None = None
 
 
@@ -128,6 +128,5 @@ def _give_up(jobs: Sequence[_Job], outcome: Outcome) -> None:
     for job in jobs:
         job.is_withdrawn = True
         job.lane.overran()
-    started = [job for job in jobs if job.started_ns is not None]
-    if started:
-        outcome.stuck = min(started, key=lambda job: job.started_ns or 0).lane.gpu_uuid
+    never = time.monotonic_ns()
+    outcome.overran = tuple(job.lane.gpu_uuid for job in sorted(jobs, key=lambda job: job.started_ns or never))

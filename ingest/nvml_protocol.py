@@ -9,7 +9,6 @@ from __future__ import annotations
 import msgspec
 
 EXIT_BASE, EXIT_UNKNOWN = 100, 199
-UNKNOWN = 999  # NVML_ERROR_UNKNOWN
 Number = bool | int | float
 
 
@@ -54,7 +53,7 @@ class Reading(msgspec.Struct, frozen=True, array_like=True):
     values: dict[str, Number]
     quality: dict[str, str]
     links: tuple[LinkReading, ...] = ()
-    hard_codes: tuple[int, ...] = ()  # return codes that are news by themselves: 14 corrupted InfoROM, 16 reset required
+    news: tuple[int, ...] = ()  # return codes that are worth an event by themselves
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True, tag="hello"):
@@ -65,13 +64,13 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag="hello"):
 
 
 class Answer(msgspec.Struct, frozen=True, array_like=True, tag="answer"):
-    """All GPUs of one poll. `stuck` names the GPU whose call hung first, when one did."""
+    """All GPUs of one poll. `overran` names those that missed the deadline in it, the one whose call hung first in front."""
 
     number: int
     driver_version: str
     readings: tuple[Reading, ...]
     lost_indices: tuple[int, ...] = ()
-    stuck: str | None = None
+    overran: tuple[str, ...] = ()
 
 
 class Happened(msgspec.Struct, frozen=True, array_like=True, tag="happened"):

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, cast
 
+from ingest.nvml_codes import code_of
 from ingest.nvml_inventory import Changes
 from ingest.nvml_protocol import Happened, Reading, Seat
-from ingest.nvml_signals import LINK_COLUMNS
+from ingest.nvml_signals import COLD, DAILY, LINK_COLUMNS, LINK_TOTALS, columns_of_tier
 from ingest.pci import pci_address
-from ingest.schema import Event, GpuSample, InventoryRow, LinkSample, Observed
+from ingest.schema import Event, GpuSample, InventoryRow, LinkSample, Observed, OtherReading
 
 SOURCE = "nvml"
 XID = 0x8
@@ -23,7 +24,7 @@ EVENT_TYPES = {
     0x4000: "GPU unavailable",
     0x8000: "recovery action changed",
 }
-HARD_CODES = {14: "NVML_ERROR_CORRUPTED_INFOROM", 16: "NVML_ERROR_RESET_REQUIRED"}
+COLUMNS = frozenset((*columns_of_tier(DAILY), *LINK_TOTALS))
 _INT64_MAX = 2**63 - 1
 _SATURATED = frozenset({2**31 - 1, 2**32 - 1})
 _MOST_POWER_RATIO = 3.0
@@ -82,9 +83,9 @@ def sample(poll: Poll, reading: Reading, *, epoch: int | None) -> GpuSample:
         gpu_present=True,
         latency_us=reading.latency_us,
         quality=reading.quality or None,
-        gpu_model=reading.seat.model if poll.tier == "cold" else None,
-        driver_version=poll.driver_version if poll.tier == "cold" else None,
-        **cast("dict[str, Any]", reading.values),
+        gpu_model=reading.seat.model if poll.tier == COLD else None,
+        driver_version=poll.driver_version if poll.tier == COLD else None,
+        **cast("dict[str, Any]", {name: value for name, value in reading.values.items() if name in COLUMNS}),
     )
 
 
@@ -150,6 +151,17 @@ def event(poll: Poll, happened: Happened, seat: Seat | None) -> Event:
     )
 
 
-def hard_event(poll: Poll, seat: Seat, code: int) -> Event:
-    """Build the row of a return code that is news by itself."""
-    return Event(**poll.common(), kind="error", gpu_uuid=seat.gpu_uuid, pci=pci_address(seat.pci or ""), detail=HARD_CODES[code])
+def news(poll: Poll, seat: Seat, rc: int) -> Event:
+    """Build the row of a return code that is worth an event by itself."""
+    detail = f"NVML_ERROR_{code_of(rc).name}"
+    return Event(**poll.common(), kind="error", gpu_uuid=seat.gpu_uuid, pci=pci_address(seat.pci or ""), detail=detail)
+
+
+def further(poll: Poll, reading: Reading, told: dict[str, float], *, is_all: bool) -> list[OtherReading]:
+    """Build the rows of signals without a column: those that changed since they were `told`, and all of them when asked."""
+    rows = []
+    for name, value in reading.values.items():
+        if name not in COLUMNS and (is_all or told.get(name) != value):
+            told[name] = float(value)
+            rows.append(OtherReading(**poll.common(), device=reading.seat.gpu_uuid, name=name, value=float(value)))
+    return rows

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-HOT, WARM, COLD = "hot", "warm", "cold"
-TIERS = {HOT: 0, WARM: 1, COLD: 2}
+HOT, WARM, COLD, DAILY = "hot", "warm", "cold", "daily"
+TIERS = {HOT: 0, WARM: 1, COLD: 2, DAILY: 3}
 
 
 class Field(NamedTuple):

@@ -12,18 +12,19 @@ import signal
 import time
 from collections.abc import Callable, Mapping
 
+import msgspec
 import structlog
 
 from ingest.metrics import NVML_WORKER_ENDS, NVML_WORKER_STARTS
 from ingest.nvml_child import Child, ChildDied
-from ingest.nvml_protocol import EXIT_BASE, EXIT_UNKNOWN, UNKNOWN, Answer, Ask, Happened, Listening
+from ingest.nvml_codes import STATES, UNKNOWN
+from ingest.nvml_protocol import EXIT_BASE, EXIT_UNKNOWN, Answer, Ask, Happened, Listening
 
 HELLO_WAIT_S = 5.0
 START_GRACE_S = 60.0  # without persistence mode the first init attaches every GPU, which takes seconds each
 MOST_ZOMBIES = 3
 ANSWER_GRACE_S = 1.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 60.0
-_STATES = {9: "driver_not_loaded(9)", 12: "library_not_found(12)", 18: "driver_mismatch(18)", UNKNOWN: "nvml_unavailable(999)"}
 _log = structlog.get_logger()
 
 
@@ -86,46 +87,73 @@ class Supervisor:
         self._started_s = self._monotonic_s()
         NVML_WORKER_STARTS.inc()
 
+    def forgive(self) -> None:
+        """Forget back-offs and suspicions: the node has booted, so all of it is another driver's."""
+        self._pause = self._new_pause()
+        self._suspects.clear()
+
     async def poll(self, tier: str, with_links: bool) -> Answer | None:
         """Get an answer, if need be from one worker after another; None: `state` says why there is none."""
+        before = set(self._suspects)
         for _ in range(1 + MOST_ZOMBIES):
-            self.start()
-            if self._child is None:
-                return None
-            answer = await self._try(self._child, tier, with_links)
+            answer = await self._try(tier, with_links, self._passed_over())
             if answer is not None:
                 self._settle(answer)
-                return answer
-            if self._child is not None:
-                return None  # still starting
+                return await self._clear(set(self._suspects) - before, answer, tier, with_links)
+            if self._child is not None or not self._pause.is_over():
+                return None  # still starting, or not to be started now
         return None
 
-    async def _try(self, child: Child, tier: str, with_links: bool) -> Answer | None:
-        """Ask one worker; when it fails it is gone from `_child`, but for one that is still starting."""
-        try:
-            await child.hello(HELLO_WAIT_S)
-        except TimeoutError:
-            if self._monotonic_s() - self._started_s > START_GRACE_S:
-                self._kill(child, [], "hung at start")
-            return None
-        except ChildDied:
-            await self._bury(child)
+    async def _clear(self, doubtful: set[str], answer: Answer, tier: str, with_links: bool) -> Answer:
+        """Ask for each GPU alone that was being read in another thread when a worker went down: only one of them took it down."""
+        if len(doubtful) < 2:
+            return answer
+        readings = {reading.seat.gpu_uuid: reading for reading in answer.readings}
+        for uuid in sorted(doubtful & set(readings)):
+            alone = await self._try(tier, with_links, tuple(set(readings) - {uuid}))
+            if alone is not None:
+                self._settle(alone)
+                readings.update({reading.seat.gpu_uuid: reading for reading in alone.readings if reading.seat.gpu_uuid == uuid})
+        return msgspec.structs.replace(answer, readings=tuple(readings.values()))
+
+    def _passed_over(self) -> tuple[str, ...]:
+        return tuple(uuid for uuid, pause in self._suspects.items() if not pause.is_over())
+
+    async def _try(self, tier: str, with_links: bool, skip: tuple[str, ...]) -> Answer | None:
+        """Ask a worker; one that fails is gone from `_child` afterwards, but for one that is still starting."""
+        child = await self._ready()
+        if child is None:
             return None
         self._asked += 1
-        skip = tuple(uuid for uuid, pause in self._suspects.items() if not pause.is_over())
         ask = Ask(self._asked, tier, with_links, self._deadline_s, skip)
         try:
             answer = await child.ask(ask, 2 * self._deadline_s + ANSWER_GRACE_S)
         except ChildDied:
             await self._bury(child)
-            return None
         except TimeoutError:
             self._kill(child, child.being_read(), "no answer")
+        else:
+            if len(answer.overran) < 2:
+                return answer
+            self._kill(child, [answer.overran[0]], "one GPU blocks others")  # it holds the driver's lock
+        return None
+
+    async def _ready(self) -> Child | None:
+        """Give a worker that can be asked."""
+        self.start()
+        child = self._child
+        if child is None:
             return None
-        if _is_blocked(answer, skip):
-            self._kill(child, [answer.stuck] if answer.stuck else [], "all GPUs blocked")
-            return None
-        return answer
+        try:
+            await child.hello(HELLO_WAIT_S)
+        except TimeoutError:
+            if self._monotonic_s() - self._started_s > START_GRACE_S:
+                self._kill(child, [], "hung at start")
+        except ChildDied:
+            await self._bury(child)
+        else:
+            return child
+        return None
 
     async def _bury(self, child: Child) -> None:
         """Learn from the exit status whether NVML cannot be used or a call has crashed the worker."""
@@ -136,7 +164,7 @@ class Supervisor:
             self._kill(child, suspects, "would not end")
         elif status >= EXIT_BASE:
             code = UNKNOWN if status == EXIT_UNKNOWN else status - EXIT_BASE
-            self.state = _STATES.get(code, f"error({code})")
+            self.state = STATES.get(code, f"error({code})")
             self._pause.begin()
             NVML_WORKER_ENDS.labels("nvml").inc()
             _log.warning("nvml_unusable", state=self.state)
@@ -177,13 +205,8 @@ class Supervisor:
         if self._child is not None:
             child, self._child = self._child, None
             await child.stop()
-        self._zombies = [child for child in self._zombies if not child.is_gone()]
-
-
-def _is_blocked(answer: Answer, skip: tuple[str, ...]) -> bool:
-    """Tell a hang that blocks every GPU: a driver lock is held, by the GPU that hung first."""
-    asked = [reading for reading in answer.readings if reading.seat.gpu_uuid not in skip]
-    return len(asked) > 1 and answer.stuck is not None and all(reading.code == "timeout" for reading in asked)
+        for zombie in self._zombies:
+            await zombie.exit_code()  # reaps it, unless it is in uninterruptible sleep
 
 
 def _signal_name(status: int) -> str | None:

@@ -20,13 +20,13 @@ import msgspec
 import pynvml as nvml
 
 from ingest.nvml_calls import address, attempt
+from ingest.nvml_codes import UNKNOWN
 from ingest.nvml_events import EventThread
 from ingest.nvml_lanes import Lane, Lanes, Outcome
 from ingest.nvml_protocol import (
     EXIT_BASE,
     EXIT_UNKNOWN,
     HEAD_BYTES,
-    UNKNOWN,
     Answer,
     Ask,
     Hello,
@@ -116,7 +116,7 @@ class Worker:
         if fresh := self._renew_lost(outcome.readings):
             outcome.readings.update(self._read(ask, {lane.gpu_uuid for lane in self.lanes.lanes} - fresh).readings)
         readings = [outcome.readings.get(lane.gpu_uuid) or _silent(lane, ask) for lane in self.lanes.lanes if lane.is_listed]
-        return Answer(ask.number, self.driver_version, tuple(readings), self._lost_indices, outcome.stuck)
+        return Answer(ask.number, self.driver_version, tuple(readings), self._lost_indices, outcome.overran)
 
     def _read(self, ask: Ask, skip: Collection[str]) -> Outcome:
         outcome = self.lanes.read(ask.tier, with_links=ask.links, deadline_s=ask.deadline_s, skip=skip)
@@ -129,7 +129,10 @@ class Worker:
         stale = {lane: address(lane.reader.handle) for lane in self.lanes.lanes if _is_lost(readings.get(lane.gpu_uuid))}
         if stale:
             self.find_gpus()
-        return {lane.gpu_uuid for lane, before in stale.items() if lane.is_listed and address(lane.reader.handle) != before}
+        fresh = [lane for lane, before in stale.items() if lane.is_listed and address(lane.reader.handle) != before]
+        for lane in fresh:
+            lane.reader.forget()
+        return {lane.gpu_uuid for lane in fresh}
 
 
 def _is_lost(reading: Reading | None) -> bool:

@@ -77,7 +77,7 @@ class NvmlMachine:
             for slot, pci in enumerate(profile.addresses)
         ]
         for slot, gpu in enumerate(seats):
-            with self._edit(slot) as block:
+            with self.edit_slot(slot) as block:
                 self._seat(slot, gpu, block)
         with self.edit_machine() as machine:
             machine.cuda_version, machine.is_persistent, machine.init_rc = profile.cuda_version, profile.is_persistent, 0
@@ -89,7 +89,7 @@ class NvmlMachine:
         """Make the machine look like this, all at once per GPU; an empty list is a machine without its driver."""
         assert len(gpus) <= GPUS, f"BUG: the layout has room for {GPUS} GPUs"
         for slot, gpu in enumerate(gpus):
-            with self._edit(slot) as block:
+            with self.edit_slot(slot) as block:
                 if slot >= len(self._uuids) or self._uuids[slot] != gpu.gpu_uuid:
                     self._seat(slot, gpu, block)
                 show_gpu(gpu, block)
@@ -121,7 +121,8 @@ class NvmlMachine:
         self._links[slot] = []
 
     @contextmanager
-    def _edit(self, slot: int) -> Iterator[Any]:
+    def edit_slot(self, slot: int) -> Iterator[Any]:
+        """Change the block of a slot at will; readers see all of it or nothing."""
         seq = ctypes.byref(self.state, State.gpu_seq.offset + 4 * slot)
         self._writer.emu_begin(seq)
         try:
@@ -131,8 +132,8 @@ class NvmlMachine:
 
     @contextmanager
     def edit(self, gpu_uuid: str) -> Iterator[Any]:
-        """Change a GPU's block at will; readers see all of it or nothing."""
-        with self._edit(self.slot(gpu_uuid)) as block:
+        """Change a GPU's block at will."""
+        with self.edit_slot(self.slot(gpu_uuid)) as block:
             yield block
 
     @contextmanager
@@ -154,7 +155,7 @@ class NvmlMachine:
         with self.edit_machine() as machine:
             machine.scenario_ns += int(seconds * 1e9)
         for slot in range(len(self._uuids)):
-            with self._edit(slot) as block:
+            with self.edit_slot(slot) as block:
                 semantics.advance(block, seconds)
 
     def reset_gpu(self, gpu_uuid: str) -> None:
@@ -165,7 +166,7 @@ class NvmlMachine:
     def reload_driver(self, version: str | None = None) -> None:
         """Load the driver anew, possibly another version: then processes that loaded the library before get code 18 for ever."""
         for slot in range(len(self._uuids)):
-            with self._edit(slot) as block:
+            with self.edit_slot(slot) as block:
                 semantics.restart(block)
         with self.edit_machine() as machine:
             machine.driver_generation += 1
