@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -116,8 +117,8 @@ class BmcSession:
                 await self._login()
             if self._token is not None:
                 return {"X-Auth-Token": self._token}
-        basic = aiohttp.BasicAuth(self._target.username, self._target.password, "utf-8")
-        return {"Authorization": basic.encode()}
+        basic = base64.b64encode(f"{self._target.username}:{self._target.password}".encode()).decode()
+        return {"Authorization": f"Basic {basic}"}
 
     async def _forget(self, used: Mapping[str, str]) -> None:
         """Give up refused credentials, unless another task has renewed them by now."""
