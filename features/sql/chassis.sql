@@ -23,9 +23,9 @@ days as (
         avg(1 - fan_rpm_min * fan_polls / nullif(fan_rpm_sum, 0)) filter (is_last_day) as fan_slowest_24h,
         avg(1 - psu_input_w_min / nullif(psu_input_w_max, 0)) filter (is_last_day) as psu_spread_24h,
         sum(psu_input_v_sum) filter (is_last_day) / nullif(sum(psu_input_v_polls) filter (is_last_day), 0) as psu_v_mean,
-        sqrt(greatest(0, sum(psu_input_v_sq_sum) filter (is_last_day) / nullif(sum(psu_input_v_polls) filter (is_last_day), 0)
+        sqrt(not_below_zero(sum(psu_input_v_sq_sum) filter (is_last_day) / nullif(sum(psu_input_v_polls) filter (is_last_day), 0)
             - psu_v_mean ** 2)) as psu_ripple_24h_v,
-        sqrt(greatest(0, sum(psu_input_v_sq_sum) filter (not is_last_day) / nullif(sum(psu_input_v_polls) filter (not is_last_day), 0)
+        sqrt(not_below_zero(sum(psu_input_v_sq_sum) filter (not is_last_day) / nullif(sum(psu_input_v_polls) filter (not is_last_day), 0)
             - (sum(psu_input_v_sum) filter (not is_last_day) / nullif(sum(psu_input_v_polls) filter (not is_last_day), 0)) ** 2))
             as psu_ripple_week_v,
         1 - min(psu_present_min) filter (is_last_day) as psu_missing_24h,

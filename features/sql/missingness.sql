@@ -36,8 +36,8 @@ peers as (
 select
     as_of,
     gpu_uuid,
-    greatest(0, 1 - coalesce(polls_1h, 0) / usual_1h) as polls_missing_1h,
-    greatest(0, 1 - coalesce(polls_24h, 0) / usual_24h) as polls_missing_24h,
+    not_below_zero(1 - coalesce(polls_1h, 0) / usual_1h) as polls_missing_1h,
+    not_below_zero(1 - coalesce(polls_24h, 0) / usual_24h) as polls_missing_24h,
     if(usual_1h is null, null, (coalesce(polls_1h, 0) = 0 and node_1h > 0)::int) as missing_alone,
     telemetry_age_s,
     log2((1 + latency_1h_us) / (1 + latency_7d_us)) as latency_trend,

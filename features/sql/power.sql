@@ -7,7 +7,7 @@ with sums as (
         as_of,
         gpu_uuid,
         400 + sum(power_sum) / nullif(sum(load_polls), 0) as power_mean_24h_w,
-        sqrt(greatest(0, sum(power_sq_sum) / nullif(sum(load_polls), 0) - (power_mean_24h_w - 400) ** 2)) as power_swing_24h_w,
+        sqrt(not_below_zero(sum(power_sq_sum) / nullif(sum(load_polls), 0) - (power_mean_24h_w - 400) ** 2)) as power_swing_24h_w,
         400 + sum(power_sum) filter (ring <= 2) / nullif(sum(load_polls) filter (ring <= 2), 0) as power_6h_w,
         sum(util_sum) / nullif(sum(util_polls), 0) as util_24h
     from window_sums

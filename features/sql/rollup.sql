@@ -1,6 +1,6 @@
 -- Samples to closed buckets: what adds up, the largest values, the last values, and the growth of counters across their resets.
 --
--- A counter epoch begins when the boot or the collector's epoch changes, the uptime goes back, or two counters since driver load step
+-- A counter epoch begins when the boot changes, the collector's epoch grows, the uptime goes back, or two counters since driver load step
 -- back together. Growth into a new epoch is the new value (a lower bound); a counter that alone steps back gives none and is counted;
 -- the first reading ever seen is a baseline. Growth is booked in the order of arrival: a sample that a later one has overtaken, in this
 -- run or in an earlier one, adds its gauges and no growth.
@@ -82,7 +82,7 @@ arrivals as materialized (
         not is_carried and (is_overtaken or coalesce(received_at > min(received_at) over later, false)) as is_overtaken,
         coalesce(
             boot_id <> lag(boot_id ignore nulls) over polls
-            or epoch <> lag(epoch ignore nulls) over polls
+            or epoch > lag(epoch ignore nulls) over polls
             or uptime_s < lag(uptime_s ignore nulls) over polls
             or 2 <= (
                 stepped_back(energy_mj_total, lag(energy_mj_total ignore nulls) over polls)
@@ -160,7 +160,7 @@ compared as (
 steps as (
     select
         *,
-        least(epoch_us(observed_at) - epoch_us(observed_before), 3_600_000_000) / 1e6 as elapsed_s,
+        if(observed_before is null, null, least(epoch_us(observed_at) - epoch_us(observed_before), 3_600_000_000)) / 1e6 as elapsed_s,
         growth(sram_ce_volatile_total, before_sram_ce_volatile_total) as sram_ce,
         growth(sram_ue_volatile_total, before_sram_ue_volatile_total) as sram_ue,
         coalesce(
@@ -224,7 +224,7 @@ grown as (
         count(*) filter (ecc_ce > 0) as ce_polls,
         max(ecc_ce) as ce_max,
         max(observed_at) filter (ecc_ce > 0) as ce_last_at,
-        count(*) filter (nvlink_crc + nvlink_replay + nvlink_recovery > 0) as nvlink_error_polls,
+        count(*) filter (greatest(nvlink_crc, nvlink_replay, nvlink_recovery) > 0) as nvlink_error_polls,
         count(*) filter (place = 0) as resets,
         sum(counters_back) as went_back,
         arg_max(columns('^[^b].*_total$'), observed_at) filter (place = 1)
