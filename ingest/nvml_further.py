@@ -25,7 +25,6 @@ _NVLINK5 = {
     212: "discard",
     213: "recovery_succeeded",
     214: "recovery_failed",
-    215: "recovery",
     219: "effective_error",
     221: "symbol_error",
     289: "raw_error_lane0",

@@ -164,6 +164,7 @@ def serve(channel: Channel, worker: Worker) -> None:
 def main(arguments: list[str]) -> int:
     """Run the worker; the exit status tells the NVML code that ended it."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal tells the whole group; the supervisor decides
     channel = Channel(int(arguments[0]))
     progress = mmap.mmap(int(arguments[1]), PROGRESS_BYTES)
     try:

@@ -55,7 +55,7 @@ MACHINE = [
     *_u64("scenario_ns"),
     *_u32("driver_generation", "count", "cuda_version", "is_privileged", "is_persistent", "first_call_us"),
     *_u32("slots", length=GPUS),  # list index -> slot
-    *_i32("init_rc"),
+    *_i32("init_rc", "unknown_field_rc"),
     *_text(driver_version=80, nvml_version=80, boot_id=40),
 ]
 FAULT = [*_u32("action", "latency_us", "holds_lock"), *_i32("rc"), *_text(symbol=80)]
@@ -114,7 +114,7 @@ GPU = [
     *_text(ib_guid=16, cluster_uuid=16),
 ]
 # How the driver treats the GPU, beside what the GPU is: not quantities.
-CONDITION = [*_u32("generation", "latency_us"), *_i32("device_rc", "handle_rc"), Member("rc", "i32", len(GPU))]
+CONDITION = [*_u32("generation", "latency_us", "field_latency_us"), *_i32("device_rc", "handle_rc"), Member("rc", "i32", len(GPU))]
 
 QUANTITY = {member.name: index for index, member in enumerate(GPU)}
 

@@ -19,7 +19,8 @@ from emulators.state import GpuState
 
 XID = 0x8  # nvmlEventTypeXidCriticalError
 FAULT_ACTIONS = {"rc": 1, "abort": 2, "segv": 3}
-LOST, DRIVER_NOT_LOADED, NOT_SUPPORTED = 15, 9, 3
+FIELD_LATENCY_US = 30  # what a field value says that it took
+LOST, DRIVER_NOT_LOADED = 15, 9
 
 
 class NvmlMachine:
@@ -113,7 +114,7 @@ class NvmlMachine:
         """Put another GPU into a slot: its model's baseline, its identity, no handle of the one before."""
         generation = block.generation + 1
         ctypes.memset(ctypes.addressof(block), 0, ctypes.sizeof(block))
-        block.generation = generation
+        block.generation, block.field_latency_us = generation, FIELD_LATENCY_US
         apply_profile(profile_of(gpu.gpu_model), slot, block)
         show_identity(gpu, block)
         block.minor = slot

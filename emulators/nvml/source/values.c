@@ -84,9 +84,9 @@ static nvmlReturn_t read_field(const struct emu_gpu *gpu, const struct emu_field
   return rc;
 }
 
-static const struct emu_field *find_field(unsigned id, unsigned scope, nvmlReturn_t *rc) {
+static const struct emu_field *find_field(const struct emu_machine *machine, unsigned id, unsigned scope, nvmlReturn_t *rc) {
   if (EMU_GENERATION == 1206 && (id == 199 || id == 200)) id = 399 - id;  // 12.6 had the two the other way round
-  *rc = NVML_ERROR_NOT_SUPPORTED;
+  *rc = machine->unknown_field_rc ? machine->unknown_field_rc : NVML_ERROR_NOT_SUPPORTED;
   for (unsigned i = 0; i < EMU_FIELD_COUNT; i++) {
     const struct emu_field *field = &EMU_FIELD_TABLE[i];
     if (field->id != id || field->since > EMU_GENERATION) continue;
@@ -104,10 +104,10 @@ nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int valuesCount, nvml
   for (int i = 0; i < valuesCount; i++) {
     nvmlFieldValue_t *out = &values[i];
     union emu_value value = {0};
-    const struct emu_field *field = find_field(out->fieldId, out->scopeId, &out->nvmlReturn);
+    const struct emu_field *field = find_field(&machine, out->fieldId, out->scopeId, &out->nvmlReturn);
     if (field) out->nvmlReturn = read_field(gpu, field, out->scopeId, &value);
     out->timestamp = (long long)(machine.scenario_ns / 1000);
-    out->latencyUsec = 30;
+    out->latencyUsec = gpu->field_latency_us;
     out->valueType = field ? (nvmlValueType_t)field->value_type : NVML_VALUE_TYPE_UNSIGNED_INT;
     memset(&out->value, 0, sizeof out->value);
     if (out->nvmlReturn) continue;

@@ -144,6 +144,13 @@ def test_field_rules(client: Client) -> None:
     assert answers[4] == [0, 5, -8]
 
 
+def test_unknown_field_by_choice(machine: NvmlMachine, client: Client) -> None:
+    """Some drivers call an unknown field an invalid argument."""
+    with machine.edit_machine() as whole:
+        whole.unknown_field_rc = 2
+    assert [code for code, *_ in client("fields(h[0], 9999, 83)")] == [2, 0]
+
+
 def test_wrong_version_word_and_short_buffer(client: Client) -> None:
     """A version word that is not known gives 25, a buffer that is too short 7."""
     wrong = "filled(c_nvmlTemperature_v1_t(), 0x0700000C, pynvml.nvmlLib.nvmlDeviceGetTemperatureV, h[0])"
