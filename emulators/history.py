@@ -14,6 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from emulators.history_chassis import chassis_readings
 from emulators.history_records import all_records, rows_of
 from emulators.history_samples import SampleHistory
 from emulators.layout import DAY_NS
@@ -52,7 +53,7 @@ def _commits(world: World, until_ns: int) -> Iterator[tuple[Table, pa.Table, int
     for table, records in all_records(world, until_ns):
         yield table, rows_of(table, list(records)), start_ns
     for from_ns, to_ns in _spans(start_ns, until_ns, RARE_DAYS_PER_COMMIT):
-        yield CHASSIS_READINGS, samples.chassis_readings(from_ns, to_ns), start_ns
+        yield CHASSIS_READINGS, chassis_readings(world, from_ns, to_ns), start_ns
         yield LINK_SAMPLES, samples.link_samples(from_ns, to_ns), start_ns
     for from_ns, to_ns in _spans(start_ns, until_ns, DAYS_PER_COMMIT):
         parts = chain.from_iterable(samples.gpu_samples(at, min(at + DAY_NS, to_ns)) for at in range(from_ns, to_ns, DAY_NS))

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from emulators.bmc.server import Bmc
 from emulators.exporter import Labels, render
+from emulators.history_chassis import chassis_readings
 from emulators.history_samples import SampleHistory
-from emulators.layout import DAY_NS, DRIVER_VERSION, NS, WorldSpec
+from emulators.layout import DAY_NS, DRIVER_VERSION, HOUR_NS, NS, WorldSpec
 from emulators.nvml.machine import NvmlMachine
 from emulators.world import World
 from ingest.clock import ManualClock
 from ingest.exporter_node import ExporterNode
 from ingest.nvml import NvmlSource
-from ingest.schema import GpuSample
+from ingest.redfish.source import RedfishSource
+from ingest.redfish.target import RedfishTarget
+from ingest.schema import ChassisReading, GpuSample
 
 CADENCE_NS = 300 * NS
 # Told by the run of a collector, not by the device.
@@ -76,6 +81,37 @@ def test_an_exporter_page_becomes_the_written_rows() -> None:
                 written = history("exporter").get((name, poll, record.gpu_uuid))
                 assert written is None or not written["gpu_present"]
     assert compared > 300
+
+
+async def test_a_bmc_is_read_as_written() -> None:
+    """Every series of a BMC that loses a supply becomes, through the real collector, the readings of the history."""
+    large = World(WorldSpec.show(defects=False))
+    failing = [f for f in large.failures if f.mode == "psu_vr" and f.is_visible]
+    failure = next(f for f in failing if not all(large.chassis_state(f.node, f.failed_ns // CADENCE_NS * CADENCE_NS).psu_is_present))
+    at_ns = failure.failed_ns // CADENCE_NS * CADENCE_NS
+    rows = [row for row in chassis_readings(large, at_ns, at_ns + HOUR_NS).to_pylist() if row["node"] == failure.node]
+    written = {(row["sensor"], row["quantity"], row["device"], row["unit"]): (row["value"], row["text"], row["quality"]) for row in rows}
+    bmc = Bmc(
+        failure.node,
+        read_state=lambda: (large.chassis_state(failure.node, at_ns), large.gpu_states(failure.node, at_ns)),
+        now_ns=lambda: at_ns,
+        report_interval_s=0.1,
+    )
+    target = RedfishTarget(url=await bmc.start(), username="forewarn", password="forewarn-test")
+    source = RedfishSource({failure.node: target}, clock=ManualClock(at_ns), poll_interval_s=3600)
+    await source.open()
+    read = {}
+    try:
+        async with asyncio.timeout(20):
+            while not written.keys() <= read.keys():
+                for record in await source.read(at_ns):
+                    if isinstance(record, ChassisReading):
+                        read[record.sensor, record.quantity, record.device, record.unit] = (record.value, record.text, record.quality)
+                await asyncio.sleep(0.01)
+    finally:
+        await source.close()
+        await bmc.stop()
+    assert {key: read[key] for key in written} == written
 
 
 @pytest.mark.nvml
