@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from features import engine
 from ingest.lake import Lake, table_rows
+from ingest.schema import GPU_SAMPLES
 from ingest.tables import TIMESTAMP, Table
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -74,3 +76,47 @@ def read(lake: Lake) -> Callable[[Table], list[dict[str, Any]]]:
             return opened.sql(f"from {table.name} order by {', '.join(table.sort_by)}").to_arrow_table().to_pylist()
 
     return rows
+
+
+@pytest.fixture
+def sampled(put: Callable[[Table, Rows], None]) -> Callable[..., None]:
+    """Put samples of a small fleet: `gpus` GPUs on nodes of two, polled every five minutes from `hours[0]` to `hours[1]`, seeded."""
+
+    def write(hours: tuple[float, float], *, gpus: int = 4, seed: int = 0, silent: Mapping[str, tuple[float, float]] | None = None) -> None:
+        rng = random.Random(seed)
+        rows = []
+        for number in range(gpus):
+            uuid = f"g{number}"
+            errors = 0
+            for step in range(int(hours[1] * 12)):
+                hour = step / 12
+                errors += rng.random() < 0.1
+                temperature, power = 50 + rng.random() * 20, 300 + rng.random() * 300
+                from_h, until_h = (silent or {}).get(uuid, (0, 0))
+                if hour < hours[0] or from_h <= hour < until_h:
+                    continue
+                observed_at = START + timedelta(minutes=5 * step, seconds=2)
+                rows.append(
+                    {
+                        "node": f"n{number // 2}",
+                        "gpu_uuid": uuid,
+                        "gpu_index": number % 2,
+                        "observed_at": observed_at,
+                        "received_at": observed_at + timedelta(seconds=1),
+                        "temp_c": temperature,
+                        "power_w": power,
+                        "gpu_util_ratio": 0.8,
+                        "sm_clock_mhz": 1900.0,
+                        "uptime_s": hour * 3600,
+                        "ecc_ce_volatile_total": errors,
+                        "nvlink_crc_total": 2 * errors,
+                        "nvlink_replay_total": errors,
+                        "pcie_replay_total": step,
+                        "hw_thermal_ns_total": step * 10**9,
+                        "pcie_link_gen": 5,
+                        "pcie_link_width": 16,
+                    }
+                )
+        put(GPU_SAMPLES, rows)
+
+    return write
