@@ -167,7 +167,10 @@ def test_rows_are_appended_in_the_declared_columns(lake: Lake, read: Callable[[A
     report = build_features(lake, [at(118), at(119), at(118)], progress=shares.append)
     assert (report.landmarks, report.gpu_rows, report.node_rows) == (2, 8, 4)
     assert shares[-1] == 1.0
-    assert [(row["node"], row["gpu_uuid"], row["as_of"]) for row in read(GPU_FEATURES)][:2] == [("n0", "g0", at(118)), ("n0", "g0", at(119))]
+    assert [(row["node"], row["gpu_uuid"], row["as_of"]) for row in read(GPU_FEATURES)][:2] == [
+        ("n0", "g0", at(118)),
+        ("n0", "g0", at(119)),
+    ]
 
 
 def test_an_empty_lake_has_no_rows(lake: Lake, at: At) -> None:

@@ -37,8 +37,7 @@ _BETWEEN = {
     "nodes": {"as_of": "timestamptz", "node": "varchar", "inserted_at": "timestamptz"},
     "subjects": {"as_of": "timestamptz", "unit": "varchar", "node": "varchar", "board": "varchar", "slot": "bigint", "lot": "varchar"}
     | {"inserted_at": "timestamptz"},
-    "places": {"as_of": "timestamptz"}
-    | dict.fromkeys(("node", "chassis", "rack", "leaf_switch", "power", "position", "lot"), "varchar"),
+    "places": {"as_of": "timestamptz"} | dict.fromkeys(("node", "chassis", "rack", "leaf_switch", "power", "position", "lot"), "varchar"),
     "failure_signs": dict.fromkeys(("node", "gpu_uuid", "mode", "kind"), "varchar")
     | {"happened_at": "timestamptz", "known_at": "timestamptz", "rank": "bigint", "is_ours": "boolean"},
     "failures": dict.fromkeys(("unit", "node", "gpu_uuid", "mode"), "varchar") | {"happened_at": "timestamptz", "known_at": "timestamptz"},
