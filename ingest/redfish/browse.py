@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Protocol
 
 from ingest.redfish.outcomes import Outcome, Refused
@@ -22,7 +21,7 @@ class Getter(Protocol):
 def link(body: Body, member: str) -> str | None:
     """Take the path that a member links to."""
     target = body.get(member)
-    path = target.get("@odata.id") if isinstance(target, Mapping) else None
+    path = target.get("@odata.id") if isinstance(target, dict) else None
     return path if isinstance(path, str) and path else None
 
 
@@ -34,7 +33,7 @@ async def members(bmc: Getter, path: str | None) -> list[str]:
         seen.add(path)
         page = await optional(bmc, path)
         listed = page.get("Members")
-        links = [member.get("@odata.id") for member in (listed if isinstance(listed, list) else []) if isinstance(member, Mapping)]
+        links = [member.get("@odata.id") for member in (listed if isinstance(listed, list) else []) if isinstance(member, dict)]
         found += [member for member in links if isinstance(member, str)]
         following = page.get("Members@odata.nextLink")
         path = following if isinstance(following, str) else None

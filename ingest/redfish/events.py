@@ -77,9 +77,9 @@ def event_key(record: Body) -> tuple[str, ...] | None:
 def origin_of(record: Body) -> str | None:
     """Find the path of the component concerned; vendors send a link, a plain string or nothing."""
     origin = record.get("OriginOfCondition")
-    if origin is None and isinstance(links := record.get("Links"), Mapping):
+    if origin is None and isinstance(links := record.get("Links"), dict):
         origin = links.get("OriginOfCondition")
-    if isinstance(origin, Mapping):
+    if isinstance(origin, dict):
         origin = origin.get("@odata.id")
     return origin.removeprefix(ROOT).rstrip("/") if isinstance(origin, str) and origin else None
 
@@ -104,8 +104,8 @@ def _args(record: Body) -> tuple[str, ...]:
 
 def _oem_error_id(record: Body) -> str | None:
     oem = record.get("Oem")
-    nvidia = oem.get("Nvidia") if isinstance(oem, Mapping) else None
-    return _text(nvidia.get("ErrorId")) if isinstance(nvidia, Mapping) else None
+    nvidia = oem.get("Nvidia") if isinstance(oem, dict) else None
+    return _text(nvidia.get("ErrorId")) if isinstance(nvidia, dict) else None
 
 
 def _xid(detail: Detail) -> int | None:

@@ -75,6 +75,8 @@ class History:
 
 
 def _is_known(said: _Said, before: tuple[_Said, ...]) -> bool:
+    if said in before:
+        return True
     at_ns, value = said
     return any(at_ns == then_ns or (abs(at_ns - then_ns) <= _SAME_NS and value == then) for then_ns, then in before)
 

@@ -62,8 +62,8 @@ def _by_metric_id(report_id: str, metric_id: str, context: str) -> Series:
 def dell_context(entry: Mapping[str, object]) -> str:
     """Find Dell's name of the component that a metric id is about; empty when there is none."""
     oem = entry.get("Oem")
-    dell = oem.get("Dell") if isinstance(oem, Mapping) else None
-    if not isinstance(dell, Mapping):
+    dell = oem.get("Dell") if isinstance(oem, dict) else None
+    if not isinstance(dell, dict):
         return ""
     context = dell.get("FQDD") or dell.get("ContextID")
     return context if isinstance(context, str) else ""

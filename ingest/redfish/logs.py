@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from ingest.redfish.browse import Getter, optional
 from ingest.redfish.payloads import Body
@@ -26,14 +26,14 @@ class LogReader:
 
     async def _read(self, bmc: Getter, path: str) -> list[Body]:
         listed = (await optional(bmc, path)).get("Members")
-        bodies = [entry for entry in (listed if isinstance(listed, list) else []) if isinstance(entry, Mapping)]
+        bodies = [entry for entry in (listed if isinstance(listed, list) else []) if isinstance(entry, dict)]
         entries = {str(entry.get("@odata.id")): entry for entry in bodies}
         known = self._known.get(path)
         new = [name for name in entries if known is not None and name not in known]
         fetched = 0
         found: list[Body] = []
         for name in new:
-            entry = entries[name]
+            entry: Body = entries[name]
             if set(entry) == {"@odata.id"}:
                 if fetched == MOST_FETCHED:
                     del entries[name]  # stays new for the next read

@@ -118,7 +118,7 @@ def _message(body: bytes) -> str:
         return ""
     messages = error.get("@Message.ExtendedInfo")
     first = messages[0] if isinstance(messages, list) and messages else error
-    named = first.get("MessageId") or first.get("code") if isinstance(first, Mapping) else None
+    named = first.get("MessageId") or first.get("code") if isinstance(first, dict) else None
     return str(named or error.get("code") or "")
 
 

@@ -57,11 +57,11 @@ def _is_report(body: Body) -> bool:
 
 
 def _sort_record(record: object, payload: Payload) -> None:
-    if not isinstance(record, Mapping):
+    if not isinstance(record, dict):
         payload.counts["not_a_record"] += 1
         return
     oem = record.get("Oem")
-    if isinstance(oem, Mapping) and (report := _report_in(oem)) is not None:
+    if isinstance(oem, dict) and (report := _report_in(oem)) is not None:
         payload.reports.append(report)
     elif set(record) == {"@odata.id"} and isinstance(record["@odata.id"], str):
         payload.references.append(record["@odata.id"])
@@ -75,4 +75,4 @@ def _sort_record(record: object, payload: Payload) -> None:
 
 def _report_in(oem: Body) -> Body | None:
     candidates = (oem, *oem.values())
-    return next((body for body in candidates if isinstance(body, Mapping) and isinstance(body.get("MetricValues"), list)), None)
+    return next((body for body in candidates if isinstance(body, dict) and isinstance(body.get("MetricValues"), list)), None)

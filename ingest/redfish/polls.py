@@ -26,7 +26,7 @@ SENSORS, RESOURCES, LOGS = "Sensors", "Resources", "Logs"  # read apart from rep
 _APART_PERIODS_S = {SENSORS: 60.0, RESOURCES: 300.0, LOGS: 60.0}
 DEFAULT_PERIOD_S = 60.0
 REFERENCE_DELAYS_S = (0.0, 2.0, 10.0)
-CHECK_S = 1.0
+CHECK_S = 5.0  # wall seconds between looks at streamed reports that may have fallen silent
 MOST_FAILURES = 3  # in a row, while a stream delivers
 _PERIODS = tuple(
     (re.compile(pattern), period_s)
@@ -69,6 +69,7 @@ class Polls:
         rng: random.Random,
         least_period_s: float,
         service: Service,
+        check_s: float = CHECK_S,
     ) -> None:
         self._bmc = bmc
         self._intake = intake
@@ -76,6 +77,7 @@ class Polls:
         self._rng = rng
         self._least_period_s = least_period_s
         self._service = service
+        self._check_s = check_s
         self._logs = LogReader(service.log_paths)
         self.has_stream = False  # an open stream tells events, so that logs need not be read
         self._due_ns: dict[str, int] = {}
@@ -216,7 +218,7 @@ class Polls:
         if soonest_ns is not None:
             waiting.append(asyncio.create_task(self._clock.wait_until(soonest_ns)))
         try:
-            await asyncio.wait(waiting, timeout=CHECK_S, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(waiting, timeout=self._check_s, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for task in waiting:
                 task.cancel()

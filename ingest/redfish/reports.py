@@ -76,7 +76,7 @@ def report_id(body: Body) -> str:
 
 def _repeated_metric_ids(values: list[object]) -> set[str]:
     """Find metric ids that name more than one series: nothing but the id tells their values apart."""
-    entries = [entry for entry in values if isinstance(entry, Mapping)]
+    entries = [entry for entry in values if isinstance(entry, dict)]
     bare = [str(entry.get("MetricId")) for entry in entries if not entry.get("MetricProperty") and not dell_context(entry)]
     return {metric_id for metric_id, times in Counter(bare).items() if times > 1}
 
@@ -93,7 +93,7 @@ class _Reader:
     counts: Counter[str] = field(default_factory=Counter)
 
     def read(self, entry: object) -> ChassisReading:
-        if not isinstance(entry, Mapping):
+        if not isinstance(entry, dict):
             raise RecordRejected("not_a_value", type(entry).__name__)
         series = series_of(entry, self.report)
         if series.metric_id in self.ambiguous and not series.context:
@@ -137,8 +137,8 @@ def _quality(value: Value, entry: Body, series: Series) -> str | None:
 
 def _is_stale(entry: Body) -> bool:
     oem = entry.get("Oem")
-    nvidia = oem.get("Nvidia") if isinstance(oem, Mapping) else None
-    return isinstance(nvidia, Mapping) and nvidia.get("MetricValueStale") is True
+    nvidia = oem.get("Nvidia") if isinstance(oem, dict) else None
+    return isinstance(nvidia, dict) and nvidia.get("MetricValueStale") is True
 
 
 def _merge(readings: list[ChassisReading], counts: Counter[str]) -> list[ChassisReading]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ingest.redfish.browse import Getter, optional
@@ -75,7 +75,7 @@ def wanted_of(path: str) -> tuple[str, ...]:
 def point(body: object, pointer: str) -> object:
     """Follow a JSON pointer through objects; ABSENT if it leads nowhere. NVIDIA's old spelling of Availability is accepted."""
     for name in pointer.split("/")[1:]:
-        if not isinstance(body, Mapping):
+        if not isinstance(body, dict):
             return ABSENT
         found = next((spelling for spelling in _spellings(name) if spelling in body), None)
         if found is None:

@@ -79,7 +79,7 @@ def read_definition(path: str, body: Body) -> Report:
     """Read a MetricReportDefinition; one that cannot be read leaves a report to poll."""
     name = report_id(body) or path.rstrip("/").rpartition("/")[2]
     schedule = body.get("Schedule")
-    recurrence = schedule.get("RecurrenceInterval") if isinstance(schedule, Mapping) else None
+    recurrence = schedule.get("RecurrenceInterval") if isinstance(schedule, dict) else None
     actions = body.get("ReportActions")
     return Report(
         name=name,

@@ -19,16 +19,11 @@ class StateLine:
     def __init__(self, node: str, outbox: Outbox) -> None:
         self._node = node
         self._outbox = outbox
-        self._said: SourceState | None = None
-
-    @property
-    def state(self) -> str | None:
-        """Name the state that holds."""
-        return self._said.state if self._said else None
+        self.said: SourceState | None = None  # what holds
 
     def say(self, state: str, detail: str, at_ns: int, *, expected: int | None = None, seen: int | None = None) -> None:
         """Note the state as of `at_ns`; says nothing if it holds already."""
-        if self._said is not None and (self._said.state, self._said.detail) == (state, detail):
+        if self.said is not None and (self.said.state, self.said.detail) == (state, detail):
             return
         self._write(at_ns, at_ns, state=state, detail=detail, expected=expected, seen=seen)
 
@@ -38,14 +33,14 @@ class StateLine:
 
     def repeat(self, at_ns: int) -> None:
         """Say the state again if it was last said an hour ago."""
-        said = self._said
+        said = self.said
         if said is not None and at_ns - said.observed_at_ns >= REPEAT_NS:
             self._write(at_ns, at_ns, state=said.state, detail=said.detail, expected=said.expected, seen=said.seen)
 
     def _write(
         self, since_ns: int, at_ns: int, *, state: str, detail: str | None, expected: int | None = None, seen: int | None = None
     ) -> None:
-        self._said = SourceState(
+        self.said = SourceState(
             node=self._node,
             observed_at_ns=since_ns,
             received_at_ns=at_ns,
@@ -55,7 +50,7 @@ class StateLine:
             expected=expected,
             seen=seen,
         )
-        self._outbox.note(self._said)
+        self._outbox.note(self.said)
 
 
 def judge_reports(modes: Iterable[ReportMode]) -> tuple[str, str, int, int]:

@@ -16,13 +16,14 @@ from ingest.redfish.intake import Intake
 from ingest.redfish.mode import LEAST_TRIAL_S, Mode, ReportMode, start_mode
 from ingest.redfish.outbox import Outbox
 from ingest.redfish.outcomes import Outcome, Refused
-from ingest.redfish.polls import LOGS, RESOURCES, SENSORS, Polls
+from ingest.redfish.polls import CHECK_S, LOGS, RESOURCES, SENSORS, Polls
 from ingest.redfish.reports import Machine
 from ingest.redfish.service import Report, Service, discover
 from ingest.redfish.session import ANSWER_TIMEOUT_S, BmcSession
 from ingest.redfish.state import StateLine, judge_reports
 from ingest.redfish.stream import FILTERS, PROBE_S, Stream
 from ingest.redfish.target import RedfishTarget
+from ingest.schema import SourceState
 
 BOOT_NS = 15 * 60 * NS  # a BMC that comes back may lack its services for a while
 RELEARN_NS = 3600 * NS
@@ -45,6 +46,7 @@ class Patience:
     login_s: float = 60.0
     trial_s: float = LEAST_TRIAL_S
     relearn_s: float = 600.0
+    check_s: float = CHECK_S
 
 
 class BmcWatch:
@@ -74,6 +76,7 @@ class BmcWatch:
         self._firmware: str | None = None
         self._served_ns = 0
         self._is_serving = False
+        self._reviewed: tuple[object, SourceState | None] = ((), None)  # what was found, and what was said about it
 
     async def run(self) -> None:
         """Watch until cancelled, then give the session back."""
@@ -138,6 +141,7 @@ class BmcWatch:
             rng=self._rng,
             least_period_s=self._patience.poll_s,
             service=service,
+            check_s=self._patience.check_s,
         )
         tasks = [asyncio.create_task(polls.run()), asyncio.create_task(self._learn_again())]
         if service.stream_path is not None:
@@ -158,10 +162,12 @@ class BmcWatch:
 
     def review(self) -> None:
         """Say how the reports come."""
-        if not self._is_serving:
+        ways = [(mode.mode, mode.reason, mode.is_quiet) for mode in self._intake.modes.values()]
+        if not self._is_serving or (ways, self.line.said) == self._reviewed:
             return
         state, detail, expected, seen = judge_reports(self._intake.modes.values())
         self.line.say(state, detail, self._clock.now_ns(), expected=expected, seen=seen)
+        self._reviewed = (ways, self.line.said)
 
     def _stream(self, path: str, polls: Polls) -> Stream:
         return Stream(

@@ -20,7 +20,9 @@ from ingest.schema import ChassisReading, Event, SourceState
 
 SCALE = 1000.0  # a report every 100 fleet seconds is one every 100 ms
 REPORT_S = 100.0
-PATIENCE = Patience(poll_s=200.0, answer_s=2.0, probe_s=0.3, first_delay_s=0.05, most_delay_s=0.2, login_s=0.2, trial_s=0.3, relearn_s=0.3)
+PATIENCE = Patience(
+    poll_s=200.0, answer_s=2.0, probe_s=0.3, first_delay_s=0.05, most_delay_s=0.2, login_s=0.2, trial_s=0.3, relearn_s=0.3, check_s=0.2
+)
 
 
 @dataclass

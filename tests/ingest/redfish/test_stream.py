@@ -18,7 +18,7 @@ from ingest.redfish.watch import Patience
 from ingest.schema import SourceState
 
 STRICT = PROFILES["strict"]
-PATIENCE = Patience(poll_s=200.0, answer_s=2.0, first_delay_s=0.05, most_delay_s=0.2, trial_s=0.3)
+PATIENCE = Patience(poll_s=200.0, answer_s=2.0, first_delay_s=0.05, most_delay_s=0.2, trial_s=0.3, check_s=0.2)
 LIMIT = error("EventSubscriptionLimitExceeded")
 
 
