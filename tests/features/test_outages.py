@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
@@ -115,5 +116,5 @@ def test_outages_never_overlap(hours: list[tuple[int, str | None]]) -> None:
         for hour, gpu in hours
     ]
     found = find_outages(signs, [], Presence())
-    assert all(one.ended_at <= other.started_at for one, other in zip(found, found[1:], strict=False))
+    assert all(one.ended_at <= other.started_at for one, other in itertools.pairwise(found))
     assert all(any(outage.started_at <= sign.happened_at < outage.ended_at for outage in found) for sign in signs)

@@ -183,8 +183,8 @@ def test_growth_is_never_negative_and_adds_up(steps: list[tuple[int, str]], cut:
             with engine.connect(1) as connection:
                 listed = ", ".join(f"(timestamptz '{when}', '{boot_id}', {value})" for when, boot_id, value in part)
                 table = connection.sql(
-                    "select 'n' as node, 'g' as gpu_uuid, 'nvml' as source, 'warm' as tier, t as observed_at, t as received_at, b as boot_id,"
-                    f" c::bigint as pcie_replay_total from (values {listed}) as v(t, b, c)"
+                    "select 'n' as node, 'g' as gpu_uuid, 'nvml' as source, 'warm' as tier, t as observed_at, t as received_at,"
+                    f" b as boot_id, c::bigint as pcie_replay_total from (values {listed}) as v(t, b, c)"
                 ).to_arrow_table()
             lake.append(GPU_SAMPLES, table)
             roll_up(lake, part[-1][0])
