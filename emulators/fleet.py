@@ -36,6 +36,7 @@ from emulators.world import World
 
 log = structlog.get_logger()
 BMC_USER = "forewarn"
+_SCHEDULER_WALL_S = 0.5  # least wall time between two texts of the scheduler
 REPORT_INTERVAL_S = 3600.0  # fleet seconds between the telemetry reports of a BMC
 
 
@@ -135,7 +136,7 @@ class NodeDevices:
 class Farm:
     """All devices of the live nodes."""
 
-    def __init__(self, world: World, names: Sequence[str], epoch_ns: int, directory: Path) -> None:
+    def __init__(self, world: World, names: Sequence[str], epoch_ns: int, directory: Path, *, scale: float = 1.0) -> None:
         self._world = world
         self._names = tuple(names)
         self._directory = directory.resolve()
@@ -143,7 +144,7 @@ class Farm:
         self._defects = Defects(world.spec)
         self._index = np.array([node.index for node in world.nodes if node.name in set(names)])
         self._exporters = ExporterFarm(driver_version=DRIVER_VERSION)
-        self._scheduler = SchedulerCommands(world, self._directory / "scheduler")
+        self._scheduler = SchedulerCommands(world, self._directory / "scheduler", pause_s=_SCHEDULER_WALL_S * scale)
         self._bmcs: dict[str, Bmc] = {}
         self.devices = {
             name: NodeDevices(world, name, self._directory / name, self._directory / "library", epoch_ns) for name in self._names
@@ -225,7 +226,7 @@ async def run_fleet(
     """
     stop = stop or _stop_on_signals()
     world = World(spec)
-    farm = Farm(world, nodes, epoch_ns, directory)
+    farm = Farm(world, nodes, epoch_ns, directory, scale=scale)
     started = time.monotonic_ns() if started_monotonic_ns is None else started_monotonic_ns
     clock = FleetTime(epoch_ns=epoch_ns, scale=scale, started_monotonic_ns=started)
     life = Life(world, frozenset(nodes), farm, clock)

@@ -27,10 +27,12 @@ esac
 
 
 class SchedulerCommands:
-    """The two commands in a directory; `refresh` makes them tell another time."""
+    """The two commands in a directory; `refresh` makes them tell another time, unless they told one less than `pause_s` before."""
 
-    def __init__(self, world: World, directory: Path, *, version: str = "24.11") -> None:
+    def __init__(self, world: World, directory: Path, *, version: str = "24.11", pause_s: float = 0.0) -> None:
         self._world = world
+        self._pause_ns = int(pause_s * NS)
+        self._told_ns: int | None = None
         self._version = version
         self._files = {name: directory / f"{name}.json" for name in ("squeue", "sacct")}
         self.commands = {name: directory / name for name in self._files}
@@ -41,8 +43,11 @@ class SchedulerCommands:
 
     def refresh(self, at_ns: int) -> None:
         """Let both commands tell the state at a time; readers see the old text or the new one."""
+        if self._told_ns is not None and at_ns - self._told_ns < self._pause_ns:
+            return
+        self._told_ns = at_ns
         running = self._world.jobs_running(at_ns)
-        ended = [run for run in self._world.runs if at_ns - ENDED_WINDOW_S * NS < run.ended_ns <= at_ns]
+        ended = self._world.jobs_ended(at_ns - ENDED_WINDOW_S * NS, at_ns + 1)
         self._write("squeue", squeue(running, at_ns, version=self._version))
         self._write("sacct", sacct([*ended, *running], at_ns, version=self._version))
 

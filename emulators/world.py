@@ -6,7 +6,7 @@ Every reading is a closed form over those and counted noise (`draws`), so `colum
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from dataclasses import fields
 from functools import cached_property
 from typing import Any
@@ -26,6 +26,7 @@ from emulators.load import Load
 from emulators.modes import DIAGNOSTIC_SENSITIVITY, REPAIR_SUCCESS
 from emulators.signs import Signs
 from emulators.state import ChassisState, GpuState, KernelEvent, LinkState
+from emulators.submissions import LONGEST_NS
 from emulators.telemetry import Columns, Telemetry
 from emulators.tickets import Ticket, write_tickets
 from emulators.timeline import Timeline
@@ -149,7 +150,7 @@ class World:
         return self.states((node,), at_ns)[node]
 
     def states(self, nodes: tuple[str, ...], at_ns: int) -> dict[str, list[GpuState]]:
-        """Read the GPUs of several nodes at once: cheaper than one by one."""
+        """Read the GPUs of several nodes at once, cheaper than one by one; links without news share one state."""
         index = np.array([self._index[node] for node in nodes])
         at = np.full(len(nodes), at_ns)
         is_down = self.timeline.is_down(index, at)
@@ -172,7 +173,7 @@ class World:
                     pci=gpu.pci,
                     gpu_index=slot,
                     gpu_model=gpu.model,
-                    links=[_link_state(links, i, slot, link) for link in range(LINKS)],
+                    links=_link_states(links, i, slot) if _has_link_news(columns, i, slot) else [LinkState()] * LINKS,
                     **read,
                 )
             )
@@ -202,7 +203,18 @@ class World:
 
     def jobs_running(self, at_ns: int) -> list[JobRun]:
         """Give the runs that are on nodes at a time."""
-        return [run for run in self.runs if run.started_ns <= at_ns < run.ended_ns]
+        first = bisect_left(self.runs, at_ns - LONGEST_NS, key=lambda run: run.started_ns)
+        last = bisect_right(self.runs, at_ns, key=lambda run: run.started_ns)
+        return [run for run in self.runs[first:last] if at_ns < run.ended_ns]
+
+    def jobs_ended(self, since_ns: int, until_ns: int) -> list[JobRun]:
+        """Give the runs that ended from `since_ns` on, before `until_ns`, in the order of their end."""
+        first = bisect_left(self._by_end, since_ns, key=lambda run: run.ended_ns)
+        return self._by_end[first : bisect_left(self._by_end, until_ns, key=lambda run: run.ended_ns)]
+
+    @cached_property
+    def _by_end(self) -> list[JobRun]:
+        return sorted(self.runs, key=lambda run: run.ended_ns)
 
     def outcomes(self, since_ns: int, until_ns: int) -> list[Ticket]:
         """Give the tickets reported from `since_ns` on, before `until_ns`."""
@@ -238,10 +250,12 @@ class World:
         return np.array([self._index[node]]), np.array([at_ns])
 
 
-def _link_state(links: dict[str, Any], i: int, slot: int, link: int) -> LinkState:
-    return LinkState(
-        is_up=links["is_up"][i][slot][link],
-        crc_total=links["crc_total"][i][slot][link],
-        replay_total=links["replay_total"][i][slot][link],
-        recovery_total=links["recovery_total"][i][slot][link],
-    )
+def _has_link_news(columns: dict[str, Any], i: int, slot: int) -> bool:
+    sums = ("nvlink_crc_total", "nvlink_replay_total", "nvlink_recovery_total")
+    return columns["nvlink_active"][i][slot] < LINKS or any(columns[name][i][slot] for name in sums)
+
+
+def _link_states(links: dict[str, Any], i: int, slot: int) -> list[LinkState]:
+    names = ("is_up", "crc_total", "replay_total", "recovery_total")
+    rows = zip(*(links[name][i][slot] for name in names), strict=True)
+    return [LinkState(**dict(zip(names, row, strict=True))) for row in rows]
