@@ -114,7 +114,7 @@ def _why_not(failure: TrueFailure, on_node: Sequence[Recommended]) -> str:
     if not failure.is_visible or failure.onset_ns is None:
         return "it had no precursor"
     sign_h = (failure.failed_ns - failure.onset_ns) / HOUR_NS
-    return f"its sign of {sign_h:.1f} h did not lift the risk above the threshold"
+    return f"its sign of {sign_h:.1f} h left the risk below the threshold"
 
 
 def _came_true(recommended: Recommended, verdicts: Iterable[Verdict], horizon_h: float) -> bool:

@@ -69,7 +69,7 @@ def writer_of(config: Config, lake: Lake, subscriber: Subscriber) -> Writer:
 
 def rejects_of(config: Config) -> Rejects:
     """Build the place for messages that cannot become rows."""
-    from ingest.bus import FileRejects  # noqa: PLC0415
+    from ingest.rejects import FileRejects  # noqa: PLC0415
 
     return FileRejects(config.fleet.state_dir / "rejected")
 
@@ -141,7 +141,7 @@ def _nvml_sources(config: Config, clock: Clock) -> list[Source]:
     from ingest.nvml import NvmlSource  # noqa: PLC0415
 
     collect = config.collect
-    return [
+    sources = [
         NvmlSource(
             target.node,
             interval_s=collect.interval_s,
@@ -151,10 +151,12 @@ def _nvml_sources(config: Config, clock: Clock) -> list[Source]:
             deadline_s=collect.deadline_s,
             environment=target.environment,
             boot_id_path=target.boot_id_file,
+            memory_path=config.fleet.state_dir / f"nvml-{target.node}.json",
             clock=clock,
         )
         for target in collect.nvml
     ]
+    return [*sources, *(source.events() for source in sources)]
 
 
 def _catalogue_of(config: Config) -> Catalogue:

@@ -23,6 +23,7 @@ from ingest.redfish.payloads import Body, read_json, sort_payload
 from ingest.redfish.reports import Machine, decode_report
 from ingest.redfish.sse import SseParser
 from ingest.schema import TABLE_OF_RECORD, Observed
+from ingest.xid import catalogue_of
 
 Line = dict[str, Any]
 
@@ -30,12 +31,13 @@ Line = dict[str, Any]
 class Inspector:
     """One BMC as far as files tell of it; `received_at_ns` is when all of it is taken to have come."""
 
-    def __init__(self, *, received_at_ns: int, node: str = "inspected") -> None:
+    def __init__(self, *, received_at_ns: int, node: str = "inspected", catalogue: Path | None = None) -> None:
         self.counts: Counter[str] = Counter()
         self.references: list[str] = []
         self._machine = Machine(node)
         self._received_at_ns = received_at_ns
         self._history = History()
+        self._catalogue = catalogue_of(catalogue)
 
     def take(self, data: bytes) -> list[Observed]:
         """Take one payload; what cannot be read is counted."""
@@ -53,7 +55,10 @@ class Inspector:
         self.references += payload.references
         records = [record for report in payload.reports for record in self._report(report)]
         fresh = [record for record in payload.records if self._history.is_new_event(event_key(record))]
-        return records + [decode_event(record, machine=self._machine, received_at_ns=self._received_at_ns) for record in fresh]
+        return records + [self._event(record) for record in fresh]
+
+    def _event(self, record: Body) -> Observed:
+        return decode_event(record, machine=self._machine, received_at_ns=self._received_at_ns, catalogue=self._catalogue)
 
     def _report(self, body: Body) -> list[Observed]:
         try:

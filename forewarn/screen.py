@@ -12,14 +12,13 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from forewarn.training import COLUMNS, judgement_cells, judgement_rows
+from forewarn.training import judgement_rows, judgement_text
 
 if TYPE_CHECKING:
     from emulators.faults import Failure
     from emulators.world import World
     from forewarn.account import Verdict
     from forewarn.demo import DemoResult
-    from models.card import Evaluation
     from models.train import TrainReport
 
 REAL_RATE = 3.79  # unexpected interruptions per 1,000 node-days: Llama 3 report, 419 in 110,592 node-days
@@ -34,7 +33,7 @@ class Screen:
     @contextmanager
     def step(self, name: str) -> Iterator[Callable[[float], None]]:
         """Show a bar while a step lasts; call what it gives with the share done."""
-        columns = (TextColumn("  {task.description:<52}"), BarColumn(24), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
+        columns = (TextColumn("  {task.description:<46}"), BarColumn(14), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
         with Progress(*columns, console=self._console) as progress:
             task = progress.add_task(name, total=1.0)
             yield lambda share: progress.update(task, completed=share)
@@ -54,11 +53,7 @@ class Screen:
 
     def judgement(self, report: TrainReport) -> None:
         """Print the model against its baselines on later time."""
-        evaluation = report.evaluation
-        self._console.print(
-            f"\nJudged on time after {evaluation.cutoff:%Y-%m-%d %H:%M}, horizon {evaluation.main_horizon_h:g} h, with 95 % intervals:"
-        )
-        self._console.print(_judgement_table(evaluation))
+        self._console.print(f"\n{judgement_text(report.evaluation)}\n", soft_wrap=True)
 
     def account(self, result: DemoResult, directory: Path, *, keeps_running: bool) -> None:
         """Print which failures were announced, which were not and why, and what it would have cost and saved."""
@@ -73,7 +68,7 @@ class Screen:
             f"(shadow mode: nothing was drained; a drain is charged 2 node-hours, a failure in service 24)"
         )
         self._console.print("\nWall time: " + ", ".join(f"{name} {seconds:.0f} s" for name, seconds in result.wall_s.items()))
-        self._console.print(_what_next(directory, keeps_running=keeps_running))
+        self._console.print(_what_next(directory, keeps_running=keeps_running), soft_wrap=True)
 
 
 def summary(result: DemoResult) -> dict[str, Any]:
@@ -94,15 +89,6 @@ def summary(result: DemoResult) -> dict[str, Any]:
         "avoidable_h": account.avoidable_h,
         "wall_s": result.wall_s,
     }
-
-
-def _judgement_table(evaluation: Evaluation) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for column in COLUMNS:
-        table.add_column(column)
-    for cells in judgement_cells(evaluation):
-        table.add_row(*cells)
-    return table
 
 
 def _verdict_table(verdicts: Sequence[Verdict]) -> Table:

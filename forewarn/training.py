@@ -16,24 +16,14 @@ from forewarn.settings import Config
 from ingest.clock import parse_time
 from ingest.errors import ConfigError
 from ingest.lake import Lake
-from models.card import Evaluation, show
+from models.card import Evaluation
 from models.evaluate import HorizonFigures, Result
 from models.ranking import Figure
 from models.store import Store
 from models.train import TrainReport, train
 
 CONTENDERS = ("model", "constant", "rules", "logistic", "history")
-COLUMNS = (
-    "level",
-    "contender",
-    "failures",
-    "capture@1%",
-    "capture@5%",
-    "average precision",
-    "AUROC",
-    "expected/observed",
-    "alerts/1000 node-days",
-)
+COLUMNS = ("contender", "capture@1%", "capture@5%", "avg precision", "AUROC", "exp/observed", "alerts")
 
 
 def train_from(
@@ -72,10 +62,16 @@ def judgement_rows(evaluation: Evaluation) -> list[dict[str, Any]]:
     ]
 
 
-def judgement_cells(evaluation: Evaluation) -> list[tuple[str, ...]]:
-    """Give the judgement at the main horizon as cells of text, in the order of COLUMNS."""
-    results = [result for level in ("gpu", "node") for name in CONTENDERS if (result := evaluation.result(level, name))]
-    return [_cells(result, evaluation.at_main(result)) for result in results]
+def judgement_tables(evaluation: Evaluation) -> list[tuple[str, list[tuple[str, ...]]]]:
+    """Give the judgement at the main horizon, one table a level: its title, and rows of text in the order of COLUMNS."""
+    tables = []
+    for level in ("gpu", "node"):
+        results = [result for name in CONTENDERS if (result := evaluation.result(level, name))]
+        if results:
+            figures = evaluation.at_main(results[0])
+            title = f"{'GPUs' if level == 'gpu' else 'nodes'}: {figures.failures} failures after {figures.landmarks:,} landmarks"
+            tables.append((title, [_cells(result, evaluation.at_main(result)) for result in results]))
+    return tables
 
 
 def judgement_text(evaluation: Evaluation) -> str:
@@ -83,19 +79,28 @@ def judgement_text(evaluation: Evaluation) -> str:
     from forewarn.commands.options import rows_as_text  # noqa: PLC0415  # commands import this module
 
     times = (f"{at:%Y-%m-%d %H:%M}" for at in (evaluation.cutoff, evaluation.evaluated_until))
-    head = "trained before {}, judged until {}, horizon {:g} h".format(*times, evaluation.main_horizon_h)
-    lift = [
-        f"{level}: {'better' if evaluation.has_lift(level) else 'no lift'} against history alone"
-        for level in ("gpu", "node")
-        if evaluation.result(level, "history")
-    ]
-    return "\n".join([head, rows_as_text(COLUMNS, judgement_cells(evaluation)), *lift])
+    head = "Trained before {}, judged until {}, horizon {:g} h; 95 % intervals.".format(*times, evaluation.main_horizon_h)
+    notes = "exp/observed: expected over observed failures. alerts: per 1,000 node-days, at the model's threshold."
+    levels = [level for level in ("gpu", "node") if evaluation.result(level, "history")]
+    lift = [f"{level}: {'better than' if evaluation.has_lift(level) else 'no lift against'} history alone" for level in levels]
+    tables = [line for title, rows in judgement_tables(evaluation) for line in ("", title, rows_as_text(COLUMNS, rows))]
+    return "\n".join([head, *tables, "", notes, *lift])
 
 
 def _cells(result: Result, figures: HorizonFigures) -> tuple[str, ...]:
     alerts = "-" if result.warning is None else f"{result.warning.alerts_per_1000_node_days:.0f}"
     shown = (figures.capture_1, figures.capture_5, figures.average_precision, figures.auroc, _inverse(figures.observed_over_expected))
-    return (result.level, result.contender, str(figures.failures), *(show(figure) for figure in shown), alerts)
+    return (result.contender, *(_short(figure) for figure in shown), alerts)
+
+
+def _short(figure: Figure) -> str:
+    if figure.value is None:
+        return "-"
+    value = f"{figure.value:.2f}".lstrip("0") if figure.value < 1 else f"{figure.value:.2f}"
+    if figure.low is None or figure.high is None:
+        return value
+    low, high = (f"{end:.2f}".removeprefix("0") for end in (figure.low, figure.high))
+    return f"{value} {low}–{high}"
 
 
 def _plain(result: Result, figures: HorizonFigures) -> dict[str, Any]:

@@ -67,3 +67,33 @@ def emulate_history(
     with Screen().step("writing the history of the fleet") as progress:
         write_history(world, Lake(lake), until_ns=world.spec.start_ns + days * 86_400 * 10**9, progress=progress)
     write_truth(world, lake / "truth.parquet")
+
+
+@emulate.command("nvml")
+def emulate_nvml(
+    profile: Annotated[str, typer.Option(help="GPU model: a100, h100, b200, gb200, gb300, l40s or t4.")] = "h100",
+    gpus: Annotated[int, typer.Option(min=1, max=16, help="Number of GPUs.")] = 8,
+    directory: Annotated[Path, typer.Option(help="Folder for the state file.")] = Path("var/nvml"),
+) -> None:
+    """Make an NVML library without a GPU and print the environment under which any tool reads it.
+
+    Example: forewarn emulate nvml --profile h100 --gpus 8
+    """
+    from forewarn.emulated_devices import make_nvml  # noqa: PLC0415
+
+    for name, value in make_nvml(profile, gpus, directory).items():
+        typer.echo(f"export {name}={value}")
+
+
+@emulate.command("bmc")
+def emulate_bmc(
+    profile: Annotated[str, typer.Option(help="Kind of BMC: strict, openbmc, hgx, idrac, xcc or ilo.")] = "strict",
+    port: Annotated[int, typer.Option(help="Port; 0: any.")] = 0,
+) -> None:
+    """Serve a BMC with telemetry over Redfish until interrupted.
+
+    Example: forewarn emulate bmc --profile hgx --port 8443
+    """
+    from forewarn.emulated_devices import serve_bmc  # noqa: PLC0415
+
+    asyncio.run(serve_bmc(profile, port, say=typer.echo))

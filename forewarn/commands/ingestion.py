@@ -115,3 +115,39 @@ def inspect_kernel_log(files: FilesArgument) -> None:
 
     for record in kernel_logs(files, now_ns=SystemClock().now_ns()):
         typer.echo(msgspec.json.encode(record).decode())
+
+
+@inspect.command("sse")
+def inspect_sse(files: FilesArgument) -> None:
+    """Print the records that the collector would make of recorded event streams of BMCs.
+
+    Example: forewarn inspect sse node7.sse
+    """
+    from forewarn.inspect_redfish import event_streams  # noqa: PLC0415
+
+    for record in event_streams(files, received_at_ns=SystemClock().now_ns()):
+        typer.echo(msgspec.json.encode(record).decode())
+
+
+@inspect.command("redfish")
+def inspect_redfish(files: FilesArgument) -> None:
+    """Print the records that the collector would make of recorded Redfish resources.
+
+    Example: forewarn inspect redfish report.json
+    """
+    from forewarn.inspect_redfish import resources  # noqa: PLC0415
+
+    for record in resources(files, received_at_ns=SystemClock().now_ns()):
+        typer.echo(msgspec.json.encode(record).decode())
+
+
+@inspect.command("nvml")
+def inspect_nvml(steps: Annotated[Path, typer.Argument(help="What happens to an emulated machine, as JSON.")]) -> None:
+    """Print the records of a machine's polls before and after something happens to its GPUs.
+
+    Example: forewarn inspect nvml lost-gpu.json
+    """
+    from forewarn.inspect_nvml import steps_as_records  # noqa: PLC0415
+
+    for record in steps_as_records(steps):
+        typer.echo(msgspec.json.encode(record).decode())

@@ -1,0 +1,37 @@
+"""Show what the collector makes of an emulated machine to whose GPUs something happens."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from emulators.nvml.steps import Steps, read_steps
+from ingest.errors import ConfigError
+from ingest.nvml_inspect import inspect
+from ingest.schema import TABLE_OF_RECORD, Observed
+
+
+def steps_as_records(file: Path) -> Iterator[dict[str, Any]]:
+    """Give the records of the poll before the steps of a file and of those after them, each with its table and poll."""
+    try:
+        steps = read_steps(file)
+    except (OSError, ValueError, KeyError) as error:
+        raise ConfigError(f"{file}: is not a file of steps ({error}): see docs/cli.md for an example") from error
+    with tempfile.TemporaryDirectory() as directory:
+        polls = asyncio.run(_polls(steps, Path(directory)))
+    for number, records in enumerate(polls):
+        for record in records:
+            yield {"poll": number, "table": TABLE_OF_RECORD[type(record)], **msgspec.to_builtins(record)}
+
+
+async def _polls(steps: Steps, directory: Path) -> list[list[Observed]]:
+    machine = steps.machine(directory / "nvml.state")
+    try:
+        return [records async for records in inspect(machine.environment(), lambda: steps.take(machine))]
+    finally:
+        machine.close()
