@@ -11,6 +11,7 @@ from ingest.redfish.identity import ROOT, place_of
 from ingest.redfish.reports import Machine
 from ingest.redfish.times import find_time
 from ingest.schema import Event
+from ingest.xid import Catalogue
 
 Body = Mapping[str, object]
 _XID = re.compile(r"\bXID[\s:=#]*(\d{1,4})\b", re.IGNORECASE)
@@ -30,7 +31,7 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     time_quality: str | None = None
 
 
-def decode_event(record: Body, *, machine: Machine, received_at_ns: int) -> Event:
+def decode_event(record: Body, *, machine: Machine, received_at_ns: int, catalogue: Catalogue) -> Event:
     """Read one record; every member may be missing."""
     time = find_time((record.get("EventTimestamp"), record.get("Created")), received_at_ns)
     origin = origin_of(record)
@@ -53,6 +54,7 @@ def decode_event(record: Body, *, machine: Machine, received_at_ns: int) -> Even
         kind="bmc" if xid is None else "xid",
         gpu_uuid=_gpu_uuid(origin, machine),
         code=xid,
+        use=None if xid is None else catalogue.use(xid),
         detail=msgspec.json.encode(detail).decode(),
     )
 

@@ -16,7 +16,9 @@ from ingest.redfish.outbox import Outbox
 from ingest.redfish.payloads import Body, Payload, read_json, sort_payload
 from ingest.redfish.reports import Decoded, Machine, decode_report
 from ingest.redfish.sensors import SensorFacts
+from ingest.xid import Catalogue
 
+EVENT_BYTES = 1024
 _SKEW_WEIGHT = 0.1
 _COUNTED_BUT_KEPT = ("nonconforming", "unmapped")
 
@@ -24,10 +26,11 @@ _COUNTED_BUT_KEPT = ("nonconforming", "unmapped")
 class Intake:
     """The way of one BMC's payloads into its outbox; `modes` hears which reports came over the stream."""
 
-    def __init__(self, node: str, *, clock: Clock, outbox: Outbox) -> None:
+    def __init__(self, node: str, *, clock: Clock, outbox: Outbox, catalogue: Catalogue) -> None:
         self.machine = Machine(node)
         self.modes: dict[str, ReportMode] = {}
         self._clock = clock
+        self._catalogue = catalogue
         self._outbox = outbox
         self._history = History()
         self._skew_s: float | None = None
@@ -74,7 +77,9 @@ class Intake:
         """Take an event record unless it was taken before."""
         REDFISH_PAYLOADS.labels("event").inc()
         if self._history.is_new_event(event_key(record)):
-            await self._outbox.put([decode_event(record, machine=self.machine, received_at_ns=self._clock.now_ns())], 1024)
+            now_ns = self._clock.now_ns()
+            event = decode_event(record, machine=self.machine, received_at_ns=now_ns, catalogue=self._catalogue)
+            await self._outbox.put([event], EVENT_BYTES)
         else:
             REDFISH_ROWS.labels("known").inc()
 

@@ -19,6 +19,7 @@ from ingest.redfish.service import Report, Service
 
 LEAST_TRIAL_S, MOST_TRIAL_S = 30.0, 600.0
 TRIAL_INTERVALS, SILENT_INTERVALS = 2.0, 3.0
+MOST_REFUSALS = 2
 UNAVAILABLE_AFTER_S = 15 * 60.0  # a 404 may be a BMC that is booting
 ASK_AGAIN_S = {"not_licensed": 86_400.0}
 ASK_AGAIN_DEFAULT_S = 3600.0
@@ -47,6 +48,8 @@ class ReportMode:
     heard_ns: int
     heard_wall_s: float
     refused_since_ns: int | None = None
+    refusals: int = 0  # in a row
+    refusal: str = ""
     least_wall_s: float = LEAST_TRIAL_S
     is_quiet: bool = False  # a GET showed that the BMC itself has nothing newer
 
@@ -54,6 +57,7 @@ class ReportMode:
         """Note a report over the stream."""
         self.heard_ns, self.heard_wall_s = now_ns, wall_s
         self.is_quiet = False
+        self.refused_since_ns, self.refusals = None, 0
         if self.mode is not Mode.STREAM:
             self._change(Mode.STREAM, "delivered", now_ns)
 
@@ -83,14 +87,22 @@ class ReportMode:
         """Note that a GET was refused; for good at once if `is_final`, else when it lasts."""
         if self.refused_since_ns is None:
             self.refused_since_ns = now_ns
+        self.refusals += 1
+        self.refusal = state
         if is_final or now_ns - self.refused_since_ns >= UNAVAILABLE_AFTER_S * NS:
             self._change(Mode.UNAVAILABLE, state, now_ns)
 
     def answered(self, now_ns: int) -> None:
         """Note that a GET gave the report."""
-        self.refused_since_ns = None
+        self.refused_since_ns, self.refusals = None, 0
         if self.mode is Mode.UNAVAILABLE:
             self._change(Mode.POLL, "available", now_ns)
+
+    def trouble(self) -> str | None:
+        """Tell why the report does not come; one refusal alone is not yet trouble."""
+        if self.mode is Mode.UNAVAILABLE:
+            return self.reason
+        return self.refusal if self.refusals >= MOST_REFUSALS else None
 
     def ask_again_s(self) -> float:
         """Tell how long an unavailable report is left alone."""

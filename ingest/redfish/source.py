@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Mapping
+from pathlib import Path
 
 from ingest.clock import Clock
 from ingest.metrics import REDFISH_PAUSED_SECONDS, REDFISH_QUEUED, REDFISH_REPORTS
@@ -15,6 +16,7 @@ from ingest.redfish.target import RedfishTarget
 from ingest.redfish.watch import BmcWatch, Patience
 from ingest.schema import Observed
 from ingest.source import Pace
+from ingest.xid import catalogue_of
 
 MOST_CONNECTING = 20  # a TLS handshake costs 3 ms of a core
 
@@ -23,7 +25,8 @@ class RedfishSource:
     """BMCs by node; the node's name is the configuration's, whatever a BMC calls itself.
 
     `poll_interval_s` is the least fleet time between two reads of a report that is polled; most kinds of reports are read less often.
-    `interval_s` is the wall time between drains. A BMC belongs to one process: for more than a thousand, run several with disjoint targets.
+    `interval_s` is the wall time between drains, `catalogue` the site's own XID catalogue. A BMC belongs to one process: for more than a
+    thousand, run several with disjoint targets.
     """
 
     name = "redfish"
@@ -39,6 +42,7 @@ class RedfishSource:
         seed: int = 0,
         patience: Patience | None = None,
         filters: tuple[str, ...] = FILTERS,
+        catalogue: Path | None = None,
     ) -> None:
         self.interval_s = interval_s
         self._targets = dict(targets)
@@ -46,6 +50,7 @@ class RedfishSource:
         self._seed = seed
         self._patience = patience or Patience(poll_s=poll_interval_s)
         self._filters = filters
+        self._catalogue = catalogue_of(catalogue)
         self._watches: list[BmcWatch] = []
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -61,6 +66,7 @@ class RedfishSource:
                 rng=random.Random(f"{self._seed} {node}"),  # noqa: S311  # spreads load, guards nothing
                 patience=self._patience,
                 filters=self._filters,
+                catalogue=self._catalogue,
             )
             self._watches.append(watch)
             self._tasks.append(asyncio.create_task(watch.run(), name=f"redfish {node}"))

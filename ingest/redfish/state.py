@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from ingest.clock import NS
-from ingest.redfish.mode import Mode, ReportMode
+from ingest.redfish.mode import ReportMode
 from ingest.redfish.outbox import Outbox
 from ingest.schema import SourceState
 
@@ -56,14 +56,14 @@ class StateLine:
 def judge_reports(modes: Iterable[ReportMode]) -> tuple[str, str, int, int]:
     """Sum the reports' modes up: state, detail, reports expected, reports that come."""
     modes = list(modes)
-    coming = [mode for mode in modes if mode.mode is not Mode.UNAVAILABLE]
-    ways = Counter(f"{mode.mode} ({mode.reason})" for mode in modes)
+    coming = [mode for mode in modes if mode.trouble() is None]
+    ways = Counter(f"{mode.mode} ({mode.trouble() or mode.reason})" for mode in modes)
     detail = ", ".join(f"{count} x {way}" for way, count in sorted(ways.items()))
     if not modes:
         state = "empty"
     elif not coming:
-        reasons = {mode.reason for mode in modes}
-        state = reasons.pop() if len(reasons) == 1 else "empty"
+        troubles = {mode.trouble() or "" for mode in modes}
+        state = troubles.pop() if len(troubles) == 1 else "empty"
     elif all(mode.is_quiet for mode in coming):
         state = "stale"
     else:

@@ -29,7 +29,8 @@ from ingest.redfish.state import StateLine
 
 PROBE_S = 60.0
 EMPTY_ENDS = 3  # 200 and end of file without an event, in a row: bmcweb's way to refuse
-MOST_FAILURES = 3  # in a row, before the whole BMC is looked at anew
+IMMEDIATE_S = 30.0  # of wall time: a stream that ends sooner was not wanted
+MOST_FAILURES = 3  # in a row, before reports are polled, or where nothing answers the whole BMC is looked at anew
 LONG_PAUSE_S = 10.0
 RETRY_STREAM_S = 6 * 3600.0  # after a refusal
 # Dialects of the filter in the order in which they are tried; without one, a stream carries events as well.
@@ -179,11 +180,12 @@ class Stream:
     def _after_end(self, reason: str, liveness: Liveness) -> float:
         REDFISH_STREAM_ENDS.labels(reason).inc()
         _log.info("redfish_stream_ended", node=self._intake.machine.node, reason=reason, delivered=self._has_delivered)
-        if not self._has_delivered:
-            self._empty_ends += 1
-            if self._empty_ends >= EMPTY_ENDS:
-                return self._give_up("refused", RETRY_STREAM_S)
-        at_least_s = max(clamp_retry_s(self._retry_ms), liveness.least_delay_s(asyncio.get_running_loop().time(), self._rng))
+        now_s = asyncio.get_running_loop().time()
+        is_empty = not self._has_delivered and now_s - self._opened_s < IMMEDIATE_S
+        self._empty_ends = self._empty_ends + 1 if is_empty else 0
+        if self._empty_ends >= EMPTY_ENDS:
+            return self._give_up("refused" if reason == "eof" else reason, RETRY_STREAM_S)
+        at_least_s = max(clamp_retry_s(self._retry_ms), liveness.least_delay_s(now_s, self._rng))
         return self._backoff.next_s(at_least_s)
 
     def _after_refusal(self, refused: Refused) -> float:
@@ -195,9 +197,10 @@ class Stream:
         if refused.outcome in _GIVE_UP_S:
             return self._give_up(refused.state, _GIVE_UP_S[refused.outcome])
         self._failures += 1
-        if refused.outcome is Outcome.UNAUTHORIZED or (self._failures >= MOST_FAILURES and refused.outcome is not Outcome.LIMIT):
+        lasts = self._failures >= MOST_FAILURES
+        if refused.outcome is Outcome.UNAUTHORIZED or (lasts and refused.outcome is Outcome.UNREACHABLE):
             raise refused
-        if refused.outcome is Outcome.LIMIT:
+        if lasts or refused.outcome is Outcome.LIMIT:
             self._poll_instead(refused.state)
         return self._backoff.next_s(refused.retry_after_s or 0.0)
 

@@ -24,6 +24,7 @@ from ingest.redfish.state import StateLine, judge_reports
 from ingest.redfish.stream import FILTERS, PROBE_S, Stream
 from ingest.redfish.target import RedfishTarget
 from ingest.schema import SourceState
+from ingest.xid import Catalogue
 
 BOOT_NS = 15 * 60 * NS  # a BMC that comes back may lack its services for a while
 RELEARN_NS = 3600 * NS
@@ -61,6 +62,7 @@ class BmcWatch:
         connecting: asyncio.Semaphore,
         rng: random.Random,
         patience: Patience,
+        catalogue: Catalogue,
         filters: tuple[str, ...] = FILTERS,
     ) -> None:
         self.node = node
@@ -71,7 +73,7 @@ class BmcWatch:
         self._patience = patience
         self._filters = filters
         self._bmc = BmcSession(target, connecting=connecting, answer_timeout_s=patience.answer_s, login_interval_s=patience.login_s)
-        self._intake = Intake(node, clock=clock, outbox=self.outbox)
+        self._intake = Intake(node, clock=clock, outbox=self.outbox, catalogue=catalogue)
         self._service: Service | None = None
         self._firmware: str | None = None
         self._served_ns = 0
@@ -162,7 +164,7 @@ class BmcWatch:
 
     def review(self) -> None:
         """Say how the reports come."""
-        ways = [(mode.mode, mode.reason, mode.is_quiet) for mode in self._intake.modes.values()]
+        ways = [(mode.mode, mode.trouble() or mode.reason, mode.is_quiet) for mode in self._intake.modes.values()]
         if not self._is_serving or (ways, self.line.said) == self._reviewed:
             return
         state, detail, expected, seen = judge_reports(self._intake.modes.values())

@@ -14,9 +14,11 @@ from ingest.redfish.events import decode_event, event_key
 from ingest.redfish.history import History
 from ingest.redfish.payloads import sort_payload
 from ingest.redfish.reports import Machine
+from ingest.xid import catalogue_of
 
 NOW = parse_time("2026-01-02T03:04:10Z")
 GPU_PATH = "/redfish/v1/Systems/HGX_Baseboard_0/Processors/GPU_SXM_3"
+CATALOGUE = catalogue_of(None)
 MACHINE = Machine("n", gpu_uuids={"gpu3": "GPU-33"})
 
 
@@ -34,6 +36,7 @@ def test_full_record() -> None:
         },
         machine=MACHINE,
         received_at_ns=NOW,
+        catalogue=CATALOGUE,
     )
     assert (event.kind, event.gpu_uuid, event.code, event.observed_at_ns) == ("bmc", "GPU-33", None, parse_time("2026-01-02T03:04:05Z"))
     assert msgspec.json.decode(event.detail or "") == {
@@ -50,13 +53,13 @@ def test_full_record() -> None:
 @pytest.mark.parametrize("member", [{"Oem": {"Nvidia": {"ErrorId": "XID 79"}}}, {"Message": "GPU_SXM_3 driver error XID: 79, fell off"}])
 def test_xid_joins_the_xids(origin: Any, member: dict[str, Any]) -> None:
     """An XID named by the error id or in the text is an event of kind xid about the GPU of its origin."""
-    event = decode_event({"OriginOfCondition": origin, **member}, machine=MACHINE, received_at_ns=NOW)
-    assert (event.kind, event.code, event.gpu_uuid) == ("xid", 79, "GPU-33")
+    event = decode_event({"OriginOfCondition": origin, **member}, machine=MACHINE, received_at_ns=NOW, catalogue=CATALOGUE)
+    assert (event.kind, event.code, event.use, event.gpu_uuid) == ("xid", 79, "label", "GPU-33")
 
 
 def test_empty_record_is_an_event_at_receipt() -> None:
     """A record without members is an event of which nothing but its receipt is known."""
-    event = decode_event({}, machine=MACHINE, received_at_ns=NOW)
+    event = decode_event({}, machine=MACHINE, received_at_ns=NOW, catalogue=CATALOGUE)
     assert (event.kind, event.observed_at_ns, event.detail) == ("bmc", NOW, '{"time_quality":"time_absent"}')
 
 
@@ -107,5 +110,5 @@ anything = st.one_of(
 @given(st.dictionaries(members, anything, max_size=6))
 def test_any_record_is_decoded(record: dict[str, Any]) -> None:
     """No record raises."""
-    assert decode_event(record, machine=MACHINE, received_at_ns=NOW).kind in ("bmc", "xid")
+    assert decode_event(record, machine=MACHINE, received_at_ns=NOW, catalogue=CATALOGUE).kind in ("bmc", "xid")
     event_key(record)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from emulators.bmc.faults import NO_LICENCE, Rule, Wire
+from emulators.bmc.faults import HTML, NO_LICENCE, NOT_READY, Rule, Wire
 from emulators.bmc.messages import error
 from emulators.bmc.profile import PROFILES, Admission, Framing, Profile, Replay
 from ingest.metrics import REDFISH_REJECTED, REDFISH_STREAM_ENDS
@@ -131,6 +131,18 @@ async def test_limit_is_no_matter_of_credentials(rig: Any) -> None:
     await rig.until(lambda _: "stream (delivered)" in rig.details)
     assert len(opened(bmc)) == 4
     assert sum(seen.method == "POST" for seen in bmc.seen) == 1
+
+
+@pytest.mark.parametrize("rule", [Rule("*/SSE", 500), Rule("*/SSE", 400, NOT_READY), Rule("*/SSE", 200, HTML, content_type="text/html")])
+async def test_trouble_of_the_stream_alone_leads_to_polls(rig: Any, rule: Rule) -> None:
+    """A stream that stays in trouble does not end the polls; it is tried again, and taken when it works."""
+    bmc = await rig.serve(setup=lambda bmc: bmc.faults.rules.append(rule))
+    await rig.watch()
+    await rig.until(lambda _: len(rig.readings("inlet_temp_c")) >= 3)
+    assert "poll (stream " in rig.details
+    bmc.faults.rules.clear()
+    await rig.until(lambda _: "stream (delivered)" in rig.details)
+    assert set(rig.states) == {"ok"}
 
 
 async def test_retry_after_is_waited_for(rig: Any) -> None:
