@@ -15,12 +15,12 @@ import aiohttp
 import pytest
 
 from emulators.faults import Failure
-from emulators.fleet import FleetTime, run_fleet
+from emulators.fleet import Farm, FleetTime, run_fleet
 from emulators.layout import HOUR_NS, MINUTE_NS, NS, WorldSpec
 from emulators.world import World
 
 pytestmark = pytest.mark.nvml
-SCALE = 7200.0
+SCALE = 3600.0
 DEADLINE_S = 30.0
 
 
@@ -105,25 +105,24 @@ async def test_an_exporter_node_fails_and_comes_back(tmp_path: Path) -> None:
 
 
 async def test_an_nvml_node_fails_and_comes_back(tmp_path: Path) -> None:
-    """Its agent's library loses its driver while the node is down and has it back with the new boot's id."""
+    """Its agent's library has eight GPUs, loses its driver while the node is down and has it back with the new boot's id."""
     world = World(WorldSpec.show(nodes=16, days=60, defects=False))
     failure = a_failure(world, "nvml")
-    async with Live(world.spec, [failure.node], failure.failed_ns - 10 * MINUTE_NS, tmp_path) as found:
-        at = found["nodes"][failure.node]
-        assert "exporter" not in at
-        boot_file = Path(at["nvml"]["boot_id_file"])
-        boot_before = text(boot_file)
-        assert boot_before.strip() == world.boot_id(failure.node, failure.failed_ns)
-        assert await visible_gpus(at["nvml"]["environment"]) == 8
-
-        async def is_down() -> bool:
-            return await visible_gpus(at["nvml"]["environment"]) is None
-
-        async def is_up_again() -> bool:
-            return text(boot_file) != boot_before and await visible_gpus(at["nvml"]["environment"]) == 8
-
-        await until(is_down)
-        await until(is_up_again)
+    farm = Farm(world, [failure.node], failure.failed_ns - HOUR_NS, tmp_path)
+    device = farm.devices[failure.node]
+    at = device.endpoints()["nvml"]
+    try:
+        assert text(Path(at["boot_id_file"])).strip() == world.boot_id(failure.node, failure.failed_ns)
+        assert await visible_gpus(at["environment"]) == 8
+        farm.say(world.kernel_events(failure.node, failure.failed_ns, failure.down_ns))
+        farm.show(failure.down_ns)
+        assert await visible_gpus(at["environment"]) is None
+        farm.say(world.kernel_events(failure.node, failure.down_ns, failure.repaired_ns + 1))
+        farm.show(failure.repaired_ns)
+        assert text(Path(at["boot_id_file"])).strip() == world.boot_id(failure.node, failure.repaired_ns)
+        assert await visible_gpus(at["environment"]) == 8
+    finally:
+        device.close()
 
 
 _COUNT = "import pynvml as n\nn.nvmlInit()\nprint(n.nvmlDeviceGetCount())"
