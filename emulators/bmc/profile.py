@@ -67,6 +67,7 @@ class Profile:
     has_report_time: bool = True
     has_rich_tree: bool = True  # processors, memory, power supplies, logs
     has_reports: bool = True
+    expand: str = "none"  # none (501), full, or lossy: members without what makes them useful
     session_timeout_s: int = 1800
     most_sessions: int = 64
     idle_close_s: float | None = None  # a stream without data is ended after so many wall seconds

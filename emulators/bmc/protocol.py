@@ -82,7 +82,8 @@ def admit(bmc: Bmc, request: web.Request) -> Ask:
     if request.headers.get("OData-Version", "4.0") != "4.0":
         raise Refusal("HeaderInvalid", 412, "OData-Version")
     is_stream = path == bmc.profile.admission.path
-    unsupported = [name for name in request.query if name.startswith("$") and not (is_stream and name == "$filter")]
+    known = {"$filter"} if is_stream else {"$expand"} if bmc.profile.expand != "none" else set[str]()
+    unsupported = [name for name in request.query if name.startswith("$") and name not in known]
     if is_read and unsupported:
         raise Refusal("QueryParameterUnsupported", 501, unsupported[0])
     return Ask(request, path, account)
@@ -117,11 +118,24 @@ def read(bmc: Bmc, ask: Ask, rule: Rule | None = None) -> web.StreamResponse:
         raise Refusal("ResourceMissingAtURI", 404, ask.path)
     if rule is not None:
         body = {name: value for name, value in (body | dict(rule.merge)).items() if name not in rule.drop}
+    if "$expand" in ask.request.query:
+        body = body | {"Members": [_expanded(bmc, member) for member in _members(body)]}
     tag = etag(bmc, body)
     if ask.request.headers.get("If-None-Match") == tag:
         return web.Response(status=304, headers={**HEADERS, "ETag": tag})
     headers = {"ETag": tag, "Allow": ", ".join(allowed(ask.path)), "Link": f"<{_schema(body)}>; rel=describedby"}
     return answer({**body, "@odata.etag": tag}, headers=headers)
+
+
+def _members(body: Body) -> list[str]:
+    members = body.get("Members")
+    return [member["@odata.id"] for member in members] if isinstance(members, list) else []
+
+
+def _expanded(bmc: Bmc, path: str) -> Body:
+    """Give a member in full, or as a BMC does that loses what is required."""
+    body = bmc.resource(path) or {}
+    return body if bmc.profile.expand == "full" else {"@odata.id": path, "Name": body.get("Name")}
 
 
 def allowed(path: str) -> list[str]:

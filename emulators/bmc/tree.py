@@ -113,7 +113,7 @@ class Tree:
         services = ["Systems", "Chassis", "Managers", "AccountService", "SessionService", "EventService"]
         services += ["TelemetryService"] if self._profile.has_reports else []
         features = {
-            "ExpandQuery": {"ExpandAll": False, "Levels": False, "Links": False, "NoLinks": False},
+            "ExpandQuery": {"ExpandAll": False, "Levels": self._profile.expand != "none", "Links": False, "NoLinks": False},
             "SelectQuery": False, "FilterQuery": False, "OnlyMemberQuery": False, "ExcerptQuery": False,
         }  # fmt: skip
         body = resource(ROOT, "ServiceRoot", "Root Service", RedfishVersion="1.22.0", UUID=self.uuid, Vendor=self._profile.vendor)

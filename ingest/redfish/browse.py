@@ -40,13 +40,13 @@ async def members(bmc: Getter, path: str | None) -> list[str]:
     return found
 
 
-async def optional(bmc: Getter, path: str | None) -> Body:
+async def optional(bmc: Getter, path: str | None, *, query: str = "") -> Body:
     """Get a resource that need not be there; a BMC that does not answer at all is still an error."""
     if path is None:
         return {}
-    base, _, query = path.partition("?")
+    base, _, own_query = path.partition("?")
     try:
-        return await bmc.get(base, query=query)
+        return await bmc.get(base, query=own_query or query)
     except Refused as refused:
         if refused.outcome in GONE:
             return {}

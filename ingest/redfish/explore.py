@@ -18,12 +18,12 @@ class Explored:
 
     firmware: str | None = None
     gpu_uuids: Mapping[str, str] = field(default_factory=dict)
-    sensor_paths: tuple[str, ...] = ()
+    sensor_collections: tuple[str, ...] = ()
     resource_paths: tuple[str, ...] = ()
     log_paths: tuple[str, ...] = ()
 
 
-async def explore(bmc: Getter, root: Body) -> Explored:
+async def explore(bmc: Getter, root: Body, *, wants_sensors: bool) -> Explored:
     """Read systems, chassis and managers as far as their links lead to something wanted."""
     systems = await members(bmc, link(root, "Systems"))
     found: dict[str, str] = {}
@@ -39,12 +39,12 @@ async def explore(bmc: Getter, root: Body) -> Explored:
     sensors: list[str] = []
     for path in await members(bmc, link(root, "Chassis")):
         chassis = await optional(bmc, path)
-        sensors += await members(bmc, link(chassis, "Sensors"))
+        sensors += [path for path in [link(chassis, "Sensors")] if path and wants_sensors]
         resources += await members(bmc, link(await optional(bmc, link(chassis, "PowerSubsystem")), "PowerSupplies"))
     return Explored(
         firmware=await _firmware(bmc, root),
         gpu_uuids=found,
-        sensor_paths=tuple(sensors),
+        sensor_collections=tuple(sensors),
         resource_paths=tuple(path for path in resources if wanted_of(path)),
         log_paths=tuple(logs),
     )

@@ -19,7 +19,7 @@ from ingest.redfish.mode import Mode, ReportMode
 from ingest.redfish.outcomes import Outcome, Refused
 from ingest.redfish.payloads import Body
 from ingest.redfish.reports import Decoded
-from ingest.redfish.resources import read_facts, read_resources, read_sensors
+from ingest.redfish.resources import SensorReader, read_facts, read_resources
 from ingest.redfish.service import Report, Service
 
 SENSORS, RESOURCES, LOGS = "Sensors", "Resources", "Logs"  # read apart from reports, each like a report
@@ -78,6 +78,7 @@ class Polls:
         self._least_period_s = least_period_s
         self._service = service
         self._check_s = check_s
+        self._sensors = SensorReader(service.sensor_collections, can_expand=service.can_expand)
         self._logs = LogReader(service.log_paths)
         self.has_stream = False  # an open stream tells events, so that logs need not be read
         self._due_ns: dict[str, int] = {}
@@ -159,7 +160,7 @@ class Polls:
 
     async def _body(self, report: Report) -> Body:
         if report.name == SENSORS:
-            body, facts = await read_sensors(self._bmc, self._service.sensor_paths)
+            body, facts = await self._sensors.read(self._bmc)
             for path, told in facts.items():
                 self._intake.learn_sensor(path, told)
             return body

@@ -6,11 +6,13 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from ingest.redfish.browse import Getter, optional
+from ingest.redfish.browse import Getter, members, optional
 from ingest.redfish.identity import ROOT
 from ingest.redfish.payloads import Body
 from ingest.redfish.sensors import SensorFacts, read_sensor_facts
 from ingest.redfish.values import ABSENT
+
+EXPAND = "$expand=.($levels=1)"
 
 
 @dataclass(frozen=True)
@@ -35,15 +37,31 @@ WANTED = (
 )
 
 
-async def read_sensors(bmc: Getter, paths: Iterable[str]) -> tuple[Body, dict[str, SensorFacts]]:
-    """Read sensors one at a time into a report, with the facts of each by its path without `/redfish/v1`."""
-    values: list[Body] = []
-    facts: dict[str, SensorFacts] = {}
-    for path in paths:
-        body = await optional(bmc, path)
-        facts[path.removeprefix(ROOT)] = read_sensor_facts(body)
-        values.append(_value(path, body.get("Reading", ABSENT)))
-    return {"Id": "Sensors", "MetricValues": values}, facts
+class SensorReader:
+    """Reads the sensors of a BMC into a report: a collection in one answer where that keeps the readings, else one by one."""
+
+    def __init__(self, collections: Iterable[str], *, can_expand: bool) -> None:
+        self._collections = tuple(collections)
+        self._can_expand = can_expand
+
+    async def read(self, bmc: Getter) -> tuple[Body, dict[str, SensorFacts]]:
+        """Read all sensors; returns the report, and what each says about itself by its path without `/redfish/v1`."""
+        values: list[Body] = []
+        facts: dict[str, SensorFacts] = {}
+        for collection in self._collections:
+            for path, body in (await self._bodies(bmc, collection)).items():
+                facts[path.removeprefix(ROOT)] = read_sensor_facts(body)
+                values.append(_value(path, body.get("Reading", ABSENT)))
+        return {"Id": "Sensors", "MetricValues": values}, facts
+
+    async def _bodies(self, bmc: Getter, collection: str) -> dict[str, Body]:
+        if self._can_expand:
+            expanded = (await optional(bmc, collection, query=EXPAND)).get("Members")
+            bodies = [body for body in (expanded if isinstance(expanded, list) else []) if isinstance(body, dict)]
+            if bodies and any("Reading" in body for body in bodies):
+                return {str(body.get("@odata.id")): body for body in bodies}
+            self._can_expand = False  # some BMCs lose what is required when they expand
+        return {path: await optional(bmc, path) for path in await members(bmc, collection)}
 
 
 async def read_facts(bmc: Getter, path: str) -> SensorFacts:

@@ -28,7 +28,7 @@ class Report:
 
 @dataclass(frozen=True, kw_only=True)
 class Service:
-    """What a BMC offers; `sensor_paths` are read one by one where it has no telemetry service."""
+    """What a BMC offers; its sensors are read where it has no reports."""
 
     uuid: str | None = None
     firmware: str | None = None
@@ -36,7 +36,8 @@ class Service:
     stream_path: str | None = None
     streams_reports: bool = False
     gpu_uuids: Mapping[str, str] = field(default_factory=dict)
-    sensor_paths: tuple[str, ...] = ()
+    sensor_collections: tuple[str, ...] = ()
+    can_expand: bool = False  # says that it can give a collection with its members in one answer
     resource_paths: tuple[str, ...] = ()  # what no report carries
     log_paths: tuple[str, ...] = ()
 
@@ -46,8 +47,8 @@ async def discover(bmc: Getter) -> Service:
     root = await bmc.get(ROOT)
     events = await optional(bmc, link(root, "EventService"))
     telemetry = await optional(bmc, link(root, "TelemetryService"))
-    machine = await explore(bmc, root)
     reports = await _reports(bmc, telemetry)
+    machine = await explore(bmc, root, wants_sensors=not reports)
     stream = events.get("ServerSentEventUri")
     formats = events.get("EventFormatTypes")
     return Service(
@@ -57,7 +58,8 @@ async def discover(bmc: Getter) -> Service:
         stream_path=stream if isinstance(stream, str) and stream else None,
         streams_reports=isinstance(formats, list) and "MetricReport" in formats,
         gpu_uuids=machine.gpu_uuids,
-        sensor_paths=() if reports else machine.sensor_paths,
+        sensor_collections=machine.sensor_collections,
+        can_expand=_can_expand(root),
         resource_paths=machine.resource_paths,
         log_paths=machine.log_paths,
     )
@@ -90,6 +92,12 @@ def read_definition(path: str, body: Body) -> Report:
         has_gaps=body.get("SuppressRepeatedMetricValue") is True,
         is_logged=not isinstance(actions, list) or not actions or "LogToMetricReportsCollection" in actions,
     )
+
+
+def _can_expand(root: Body) -> bool:
+    features = root.get("ProtocolFeaturesSupported")
+    expand = features.get("ExpandQuery") if isinstance(features, dict) else None
+    return isinstance(expand, dict) and expand.get("Levels") is True
 
 
 def _text(member: object) -> str | None:

@@ -204,5 +204,5 @@ def _learnt(known: ReportMode | None, start: ReportMode) -> ReportMode:
 
 def _read_apart(service: Service) -> list[Report]:
     """Name what is read from resources as reports of its own."""
-    paths = {SENSORS: service.sensor_paths, RESOURCES: service.resource_paths, LOGS: service.log_paths}
+    paths = {SENSORS: service.sensor_collections, RESOURCES: service.resource_paths, LOGS: service.log_paths}
     return [Report(name=name, path="", kind="OnRequest") for name, read in paths.items() if read]

@@ -65,6 +65,19 @@ async def test_value_is_passed_on_once_per_time_of_the_bmc(rig: Any) -> None:
     assert len(rig.readings("inlet_temp_c")) == 1
 
 
+async def test_clock_that_was_never_set_is_marked_until_it_jumps(rig: Any) -> None:
+    """Readings of a BMC that thinks it is 1970 are placed at their receipt and say so; after the clock is set they are the BMC's own."""
+    bmc = await rig.serve()
+    bmc.clock_offset_ns = -rig.clock.now_ns()
+    await rig.watch()
+    await rig.until(lambda _: len(rig.readings("inlet_temp_c")) >= 2)
+    unset = rig.readings("inlet_temp_c")[0]
+    assert (unset.time_quality or "").startswith("clock_unset:1970-01-01T")
+    assert unset.observed_at_ns == unset.received_at_ns
+    bmc.clock_offset_ns = 0
+    await rig.until(lambda _: rig.readings("inlet_temp_c")[-1].time_quality is None)
+
+
 async def test_gpu_that_vanishes_is_absent_once(rig: Any, eight_gpus: Any) -> None:
     """The series of a GPU that a report no longer holds are absent in one row each."""
     rig.gpus = eight_gpus
@@ -80,12 +93,17 @@ async def test_gpu_that_vanishes_is_absent_once(rig: Any, eight_gpus: Any) -> No
     assert len([r for r in rig.readings("hbm_ecc_corr_total") if r.quality == "absent"]) == 1
 
 
-async def test_bmc_without_telemetry_service_is_read_by_its_sensors(rig: Any) -> None:
-    """Where there are no reports the sensors are read one by one, by what each says about itself."""
-    await rig.serve(profile=replace(PROFILES["strict"], has_reports=False))
+@pytest.mark.parametrize(("expand", "reads_each"), [("none", True), ("lossy", True), ("full", False)])
+async def test_bmc_without_telemetry_service_is_read_by_its_sensors(rig: Any, expand: str, reads_each: bool) -> None:
+    """Where there are no reports the sensors are read, in one answer where the BMC expands its collections without losing readings."""
+    rig.chassis.psu_is_present[0] = False
+    bmc = await rig.serve(profile=replace(PROFILES["strict"], has_reports=False, expand=expand))
     await rig.watch()
     await rig.until(lambda _: len(rig.readings("inlet_temp_c")) >= 2)
     assert {(r.value, r.unit) for r in rig.readings("power_w")} == {(4800.0, "W")}
+    assert {(r.value, r.quality) for r in rig.readings("psu_input_w") if r.device == "psu0"} == {(None, "blank")}
+    assert (gets(bmc, "/Sensors/Inlet_Temp") > 0) == reads_each
+    assert sum("$expand" in seen.target for seen in bmc.seen) == {"none": 0, "lossy": 1}.get(expand, gets(bmc, "levels=1)"))
 
 
 async def test_sensor_with_an_unknown_name_is_asked_what_it_measures(rig: Any) -> None:
