@@ -113,11 +113,12 @@ def calibrate(hazard_per_h: Floats, rows: pl.DataFrame, periods: Periods, horizo
 
 
 def bin_shifts(log_hazard: Floats, periods: Periods, bins: int, rows_per_failure: float) -> tuple[float, ...]:
-    """Give per bin the log of observed over expected; a bin with few failures is drawn to the ratio of all bins."""
+    """Give per bin the log of observed over expected; a few failures are drawn to the ratio of all bins, and that to one."""
     expected = np.bincount(periods.bin, weights=np.exp(log_hazard) * periods.exposure_h * periods.weight, minlength=bins)
     observed = np.bincount(periods.bin, weights=periods.failed * periods.weight, minlength=bins)
     prior = _PRIOR_FAILURES * rows_per_failure
-    ratio = (observed + prior) / (expected + prior * expected.sum() / observed.sum())
+    overall = (observed.sum() + prior) / (expected.sum() + prior)
+    ratio = (observed + prior) / (expected + prior / overall)
     return tuple(float(value) for value in np.log(ratio))
 
 

@@ -28,7 +28,7 @@ class Recipe:
     """How hazards are fitted; the defaults suit some hundreds of failures."""
 
     growth: Growth = field(default_factory=Growth)
-    shrinkage_failures: float = 1.0  # in every leaf so many failures speak for the base rate
+    shrinkage_failures: float = 3.0  # in every leaf so many failures speak for the base rate
     negative_share: float = 0.1
     min_failures: int = 20  # failures that a mode needs for a model of its own
     pooled: bool = False  # one model for all modes together

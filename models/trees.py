@@ -29,9 +29,9 @@ class Growth:
     rounds: int = 150
     patience: int = 30  # rounds without gain on left-out nodes after which growing stops
     learning_rate: float = 0.1
-    leaves: int = 15
+    leaves: int = 7
     min_rows_in_leaf: int = 100
-    features_per_tree: float = 0.7
+    features_per_tree: float = 0.4
     seed: int = 0
 
     def parameters(self, shrinkage: float) -> dict[str, object]:
