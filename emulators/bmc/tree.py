@@ -106,7 +106,7 @@ class Tree:
         if parent == ROLE_PATH and last in ROLES:
             return resource(f"{parent}/{last}", "Role", last, IsPredefined=True, RoleId=last, AssignedPrivileges=list(ROLES[last]))
         if parent == self.log_path and last in self.log:
-            return resource(f"{parent}/{last}", "LogEntry", "Event Log Entry", EntryType="Event") | self.log[last]
+            return log_entry(f"{parent}/{last}", self.log[last])
         return None
 
     def _root(self) -> Body:
@@ -206,3 +206,11 @@ class Tree:
             ReportActions=["RedfishEvent", "LogToMetricReportsCollection"],
         )  # fmt: skip
         return body | ({} if self._profile.is_on_request else {"Schedule": {"RecurrenceInterval": duration(self._report_interval_s)}})
+
+
+def log_entry(path: str, record: Body) -> Body:
+    """Write an event record as an entry of a log, whose members have names of their own."""
+    entry = resource(path, "LogEntry", "Event Log Entry", EntryType="Event", Created=record.get("EventTimestamp"))
+    entry |= {name: record[name] for name in ("MessageId", "Message", "MessageArgs", "Oem") if name in record}
+    entry |= {"Severity": record["MessageSeverity"]} if "MessageSeverity" in record else {}
+    return entry | ({"Links": {"OriginOfCondition": record["OriginOfCondition"]}} if "OriginOfCondition" in record else {})

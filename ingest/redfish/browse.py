@@ -40,6 +40,24 @@ async def members(bmc: Getter, path: str | None) -> list[str]:
     return found
 
 
+class Tolerant:
+    """A getter for which single resources may fail: they are empty, and counted in `failures`."""
+
+    def __init__(self, bmc: Getter) -> None:
+        self._bmc = bmc
+        self.failures = 0
+
+    async def get(self, path: str, *, query: str = "") -> Body:
+        """Get a resource, or nothing if it alone is broken; raises Refused when the BMC as a whole does not answer."""
+        try:
+            return await self._bmc.get(path, query=query)
+        except Refused as refused:
+            if refused.outcome not in (Outcome.TRANSIENT, Outcome.WRONG_TYPE):
+                raise
+            self.failures += 1
+            return {}
+
+
 async def optional(bmc: Getter, path: str | None, *, query: str = "") -> Body:
     """Get a resource that need not be there; a BMC that does not answer at all is still an error."""
     if path is None:

@@ -69,6 +69,7 @@ class Polls:
         rng: random.Random,
         least_period_s: float,
         service: Service,
+        logs: LogReader,
         check_s: float = CHECK_S,
     ) -> None:
         self._bmc = bmc
@@ -79,13 +80,21 @@ class Polls:
         self._service = service
         self._check_s = check_s
         self._sensors = SensorReader(service.sensor_collections, can_expand=service.can_expand)
-        self._logs = LogReader(service.log_paths)
-        self.has_stream = False  # an open stream tells events, so that logs need not be read
+        self._logs = logs
+        self._has_stream = False
+        self._untold_since_ns = clock.now_ns()  # events from then on have to come from the logs
+        self._took_s = 0.0
         self._due_ns: dict[str, int] = {}
         self._slowdown: dict[str, float] = {}
         self._references: list[_Reference] = []
         self._failures = 0
         self._wake = asyncio.Event()
+
+    def stream_is(self, *, is_open: bool) -> None:
+        """Note whether an open stream tells events, so that logs need not be read."""
+        if self._has_stream and not is_open:
+            self._untold_since_ns = self._clock.now_ns()
+        self._has_stream = is_open
 
     def catch_up(self) -> None:
         """Read every streamed report once, soon: streams do not replay telemetry."""
@@ -125,8 +134,7 @@ class Polls:
 
     async def _read(self, mode: ReportMode) -> Decoded | None:
         """Read one report and set when it is due again."""
-        loop = asyncio.get_running_loop()
-        started_s = loop.time()
+        self._took_s = 0.0
         try:
             decoded = await self._take(mode.report)
             self._failures = 0
@@ -140,7 +148,7 @@ class Polls:
         else:
             return decoded
         finally:
-            self._plan(mode, loop.time() - started_s)
+            self._plan(mode)
 
     def _is_fatal(self, refused: Refused) -> bool:
         """Tell whether to give up; one slow answer must not cost a stream that delivers."""
@@ -152,11 +160,17 @@ class Polls:
 
     async def _take(self, report: Report) -> Decoded | None:
         if report.name == LOGS:
-            for record in [] if self.has_stream else await self._logs.read(self._bmc):
-                await self._intake.take_event(record)
+            await self._take_logs()
             return None
+        started_s = asyncio.get_running_loop().time()
         body = await self._body(report)
+        self._took_s = asyncio.get_running_loop().time() - started_s
         return await self._intake.take_report(body, _size(body))
+
+    async def _take_logs(self) -> None:
+        if not self._has_stream:
+            for record in await self._logs.read(self._bmc, self._service.log_paths, since_ns=self._untold_since_ns):
+                await self._intake.take_event(record)
 
     async def _body(self, report: Report) -> Body:
         if report.name == SENSORS:
@@ -174,22 +188,28 @@ class Polls:
             path = min(self._intake.strangers)
             self._intake.learn_sensor(path, await read_facts(self._bmc, ROOT + path))
 
-    def _plan(self, mode: ReportMode, took_s: float) -> None:
-        """Set when a report is due again; one that takes more than a third of its period is read half as often."""
+    def _plan(self, mode: ReportMode) -> None:
+        """Set when a report is due again."""
         name = mode.report.name
         if mode.mode in (Mode.STREAM, Mode.TRIAL):
             self._due_ns.pop(name, None)
             return
-        slowdown = self._slowdown.get(name, 1.0)
-        period_s = max(period_of(mode.report), self._least_period_s) * slowdown
-        if mode.mode is Mode.UNAVAILABLE:
-            period_s = mode.ask_again_s()
-        elif took_s > period_s / 3 and slowdown < _MOST_SLOWDOWNS:
-            self._slowdown[name] = slowdown * 2
-            _log.warning("redfish_poll_slowed", node=self._intake.machine.node, report=name, took_s=took_s, period_s=period_s * 2)
+        period_s = mode.ask_again_s() if mode.mode is Mode.UNAVAILABLE else self._period_s(mode.report)
         first = name not in self._due_ns or self._due_ns[name] == 0
         phase = self._rng.uniform(0.5, 1.0) if first else 1.0  # spreads the BMCs of a fleet
         self._due_ns[name] = self._clock.now_ns() + int(period_s * phase * NS)
+
+    def _period_s(self, report: Report) -> float:
+        """Choose a period: a report whose GET takes more than a third of it is read half as often until it is quick again."""
+        slowdown = self._slowdown.get(report.name, 1.0)
+        least_s = max(period_of(report), self._least_period_s)
+        if self._took_s > least_s * slowdown / 3 and slowdown < _MOST_SLOWDOWNS:
+            slowdown *= 2
+            _log.warning("redfish_poll_slowed", node=self._intake.machine.node, report=report.name, took_s=self._took_s, slowdown=slowdown)
+        elif self._took_s < least_s * slowdown / 12 and slowdown > 1:
+            slowdown /= 2
+        self._slowdown[report.name] = slowdown
+        return least_s * slowdown
 
     async def _resolve_references(self) -> None:
         loop = asyncio.get_running_loop()

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from ingest.redfish.browse import Getter, members, optional
+from ingest.redfish.browse import Getter, Tolerant, members, optional
 from ingest.redfish.identity import ROOT
 from ingest.redfish.payloads import Body
 from ingest.redfish.sensors import SensorFacts, read_sensor_facts
@@ -46,6 +46,7 @@ class SensorReader:
 
     async def read(self, bmc: Getter) -> tuple[Body, dict[str, SensorFacts]]:
         """Read all sensors; returns the report, and what each says about itself by its path without `/redfish/v1`."""
+        bmc = Tolerant(bmc)
         values: list[Body] = []
         facts: dict[str, SensorFacts] = {}
         for collection in self._collections:
@@ -65,12 +66,13 @@ class SensorReader:
 
 
 async def read_facts(bmc: Getter, path: str) -> SensorFacts:
-    """Read what a sensor says about itself; nothing if it is not there."""
-    return read_sensor_facts(await optional(bmc, path))
+    """Read what a sensor says about itself; nothing if it is not there or broken."""
+    return read_sensor_facts(await optional(Tolerant(bmc), path))
 
 
 async def read_resources(bmc: Getter, paths: Iterable[str]) -> Body:
     """Read what `WANTED` names from resources, one at a time, into a report."""
+    bmc = Tolerant(bmc)
     values: list[Body] = []
     for path in paths:
         pointers = wanted_of(path)

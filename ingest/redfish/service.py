@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ingest.redfish.browse import Getter, link, members, optional
+from ingest.redfish.browse import Getter, Tolerant, link, members, optional
 from ingest.redfish.explore import explore
 from ingest.redfish.identity import ROOT
 from ingest.redfish.payloads import Body
@@ -40,11 +40,13 @@ class Service:
     can_expand: bool = False  # says that it can give a collection with its members in one answer
     resource_paths: tuple[str, ...] = ()  # what no report carries
     log_paths: tuple[str, ...] = ()
+    is_partial: bool = False  # some resources were broken: there may be more
 
 
 async def discover(bmc: Getter) -> Service:
     """Read what a BMC offers; raises Refused if its root does not answer, and takes what is missing below it as not offered."""
     root = await bmc.get(ROOT)
+    bmc = tolerant = Tolerant(bmc)
     events = await optional(bmc, link(root, "EventService"))
     telemetry = await optional(bmc, link(root, "TelemetryService"))
     reports = await _reports(bmc, telemetry)
@@ -62,6 +64,7 @@ async def discover(bmc: Getter) -> Service:
         can_expand=_can_expand(root),
         resource_paths=machine.resource_paths,
         log_paths=machine.log_paths,
+        is_partial=tolerant.failures > 0,
     )
 
 

@@ -96,7 +96,7 @@ class Stream:
         """Keep the stream open until cancelled; raises Refused when the BMC has to be looked at anew."""
         while True:
             delay_s = await self._attempt()
-            self._polls.has_stream = False
+            self._polls.stream_is(is_open=False)
             self._on_change()
             await asyncio.sleep(delay_s)
 
@@ -122,7 +122,7 @@ class Stream:
         async with self._bmc.stream(self._path, query=self._filters[self._filter], last_event_id=self._last_id) as content:
             self._opened_ns, self._opened_s = self._clock.now_ns(), asyncio.get_running_loop().time()
             self._note_gap()
-            self._polls.has_stream = not self._filters[self._filter]
+            self._polls.stream_is(is_open=not self._filters[self._filter])
             self._on_change()
             while True:
                 if self._is_filter_wrong():
@@ -216,8 +216,10 @@ class Stream:
 
     def _is_filter_wrong(self) -> bool:
         """Tell whether this dialect of the filter has had its time on an open stream: no report came that should have come."""
+        if self._has_streamed or self._filter_trials >= len(self._filters):
+            return False
         could = [mode.report.recurrence_s or 0.0 for mode in self._intake.modes.values() if can_stream(mode.report)]
-        if self._has_streamed or not could or self._filter_trials >= len(self._filters):
+        if not could:
             return False
         patience_s = max(TRIAL_INTERVALS * min(could), LEAST_TRIAL_S)
         has_passed = self._clock.now_ns() - self._opened_ns > patience_s * NS

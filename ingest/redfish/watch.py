@@ -13,6 +13,7 @@ from ingest.clock import NS, Clock
 from ingest.metrics import REDFISH_FAILURES
 from ingest.redfish.backoff import Backoff
 from ingest.redfish.intake import Intake
+from ingest.redfish.logs import LogReader
 from ingest.redfish.mode import LEAST_TRIAL_S, Mode, ReportMode, start_mode
 from ingest.redfish.outbox import Outbox
 from ingest.redfish.outcomes import Outcome, Refused
@@ -74,6 +75,7 @@ class BmcWatch:
         self._filters = filters
         self._bmc = BmcSession(target, connecting=connecting, answer_timeout_s=patience.answer_s, login_interval_s=patience.login_s)
         self._intake = Intake(node, clock=clock, outbox=self.outbox, catalogue=catalogue)
+        self._logs = LogReader()
         self._service: Service | None = None
         self._firmware: str | None = None
         self._served_ns = 0
@@ -115,23 +117,26 @@ class BmcWatch:
         before = self._service
         if before is not None and before.reports and not service.reports and now_ns - self._served_ns < BOOT_NS:
             raise Refused(Outcome.NOT_READY, None, "its reports are not there yet")
-        self._service, self._served_ns = service, now_ns
         return service
 
-    async def _learn_again(self) -> None:
+    async def _learn_again(self, service: Service) -> None:
         """Look now and then whether the BMC offers something else by now; raises _Changed if so."""
         while True:
             since_ns = self._clock.now_ns()
-            await asyncio.sleep(self._patience.relearn_s)
-            await self._clock.wait_until(since_ns + RELEARN_NS)
-            served = self._service
+            if service.is_partial:
+                await asyncio.sleep(self._patience.relearn_s / 10)
+            else:
+                await asyncio.sleep(self._patience.relearn_s)
+                await self._clock.wait_until(since_ns + RELEARN_NS)
             try:
-                if await self._learn() != served:
-                    raise _Changed
+                found = await self._learn()
             except Refused:  # the polls will find out what is wrong
                 continue
+            if found != service and not found.is_partial:
+                raise _Changed
 
     async def _serve(self, service: Service) -> None:
+        self._service, self._served_ns = service, self._clock.now_ns()
         known = self._intake.machine.sensors if service.firmware == self._firmware else {}
         self._firmware = service.firmware
         self._intake.machine = Machine(self.node, gpu_uuids=service.gpu_uuids, sensors=known)
@@ -143,9 +148,10 @@ class BmcWatch:
             rng=self._rng,
             least_period_s=self._patience.poll_s,
             service=service,
+            logs=self._logs,
             check_s=self._patience.check_s,
         )
-        tasks = [asyncio.create_task(polls.run()), asyncio.create_task(self._learn_again())]
+        tasks = [asyncio.create_task(polls.run()), asyncio.create_task(self._learn_again(service))]
         if service.stream_path is not None:
             tasks.append(asyncio.create_task(self._stream(service.stream_path, polls).run()))
         self._is_serving = True

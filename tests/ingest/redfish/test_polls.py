@@ -159,6 +159,36 @@ async def test_events_come_from_the_log_where_there_is_no_stream(rig: Any) -> No
     assert [event.detail.partition('"message":"')[2].partition('"')[0] for event in rig.events] == ["after"]
 
 
+async def test_broken_resource_costs_only_itself(rig: Any, eight_gpus: Any) -> None:
+    """A resource that answers 500 hides nothing else, while the BMC is looked over and while it is polled; when it is mended it counts."""
+    rig.gpus = eight_gpus
+    broken = [Rule("*/Memory", 500), Rule("*/PowerSupplies/PSU_1", 500), Rule("*/MetricReports/HGX_MemoryMetrics_0", 500)]
+    bmc = await rig.serve(profile="hgx", setup=lambda bmc: bmc.faults.rules.extend(broken))
+    await rig.watch()
+    await rig.until(lambda _: rig.readings("presence") and rig.readings("gpu_temp_c") and rig.states[-1] == "partial")
+    assert {reading.device for reading in rig.readings("presence")} == {"psu0", "psu2", "psu3"}
+    bmc.faults.rules.clear()
+    await rig.until(lambda _: rig.readings("row_remap_pending") and rig.readings("hbm_ecc_corr_total"))
+    assert rig.states[-1] == "ok"
+
+
+async def test_log_tells_what_happened_after_the_stream_was_lost(rig: Any) -> None:
+    """When a stream is refused that was open before, the log's entries since then are events, once each."""
+    bmc = await rig.serve(profile="hgx", report_interval_s=10_000.0)
+    await rig.watch()
+    await rig.until(lambda _: bmc.streams.readers and rig.states)
+    bmc.send_event("Test.1.0.One", "one")
+    await rig.until(lambda _: rig.events)
+    bmc.faults.rules.append(Rule("*/EventService/SSE", 501))
+    bmc.streams.close_all()
+    await rig.until(lambda _: "stream" not in rig.states and gets(bmc, "/EventService/SSE") >= 2)
+    bmc.send_event("Test.1.0.Two", "two")
+    await rig.until(lambda _: len(rig.events) >= 2)
+    bmc.send_event("Test.1.0.Three", "three")
+    await rig.until(lambda _: len(rig.events) >= 3)
+    assert [event.detail.partition('"message":"')[2].partition('"')[0] for event in rig.events] == ["one", "two", "three"]
+
+
 async def test_null_members_and_pages_of_a_collection() -> None:
     """`Members: null` is empty; pages are followed to their end, also when they lead in a circle."""
     pages: dict[str, Any] = {
