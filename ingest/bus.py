@@ -7,13 +7,9 @@ other messages, so that the lake can remember under that name up to which offset
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple, Protocol
-
-import msgspec
 
 from ingest.spool import Spool, Spooled
 
@@ -58,7 +54,7 @@ class Subscriber(Protocol):
     def poll(self, timeout_s: float) -> list[Delivery]:
         """Give what has come, waiting for at most `timeout_s` of wall time.
 
-        Raises StreamsMoved when another reader has been given streams of this one: what is not committed is theirs to read.
+        Raises StreamsMoved when streams came or went: what is open must be given up, and the reader rewinds before it polls on.
         """
 
     def commit(self, positions: Mapping[str, int]) -> None:
@@ -117,38 +113,6 @@ class DirectBus:
 
     def close(self) -> None:
         """Leave the spool open: it belongs to the collector."""
-
-
-class Rejected(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of the rejects file, or a message of the topic `rejected`; `body` is the message as it came."""
-
-    reason: str
-    detail: str
-    stream: str
-    offset: int
-    table: str
-    body: bytes
-
-
-class FileRejects:
-    """Keep rejected messages as JSON lines in one file per table."""
-
-    def __init__(self, directory: str | Path) -> None:
-        self._directory = Path(directory)
-        self._directory.mkdir(parents=True, exist_ok=True)
-
-    def put(self, delivery: Delivery, reason: str, detail: str) -> None:
-        """Append one line and bring it to the disk."""
-        line = msgspec.json.encode(rejected_of(delivery, reason, detail)) + b"\n"
-        with (self._directory / f"{delivery.table}.jsonl").open("ab") as file:
-            file.write(line)
-            file.flush()
-            os.fsync(file.fileno())
-
-
-def rejected_of(delivery: Delivery, reason: str, detail: str) -> Rejected:
-    """Describe a rejected message."""
-    return Rejected(reason=reason, detail=detail, stream=delivery.stream, offset=delivery.offset, table=delivery.table, body=delivery.body)
 
 
 def _stream(message: Spooled) -> str:

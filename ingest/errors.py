@@ -4,7 +4,7 @@ ForewarnError                  the one to catch at an edge; its text names the t
 ├── SourceUnavailable          the device or its service did not answer: a source state, never a judgement on the hardware
 ├── RecordRejected             the data is wrong: counted with its reason, kept out, the rest goes on
 ├── BusUnavailable             the broker is away: the spool holds what is to be said
-│   └── StreamsMoved           streams went to another reader: give up what is open of them and read on
+│   └── StreamsMoved           streams came or went: give up what is open and read on from what is committed
 ├── SpoolFull                  our disk bound is reached: gauges are dropped and counted, events never
 ├── LakeError
 │   ├── LakeConflict           another writer committed first: read its marks and try again
@@ -41,7 +41,7 @@ class BusUnavailable(ForewarnError):
 
 
 class StreamsMoved(BusUnavailable):
-    """Another reader has been given streams of this one."""
+    """Streams of the bus came or went."""
 
 
 class SpoolFull(ForewarnError):

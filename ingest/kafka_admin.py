@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError
+from kafka.protocol.consumer.offsets import OffsetSpec
 
 from ingest.errors import BusUnavailable, ConfigError
 from ingest.schema import TABLES
@@ -63,6 +65,7 @@ class KafkaConnection:
         options: dict[str, Any] = {
             "bootstrap_servers": self.bootstrap.split(","),
             "bootstrap_timeout_ms": int(self.connect_timeout_s * 1000),
+            "reconnect_backoff_max_ms": 3000,  # the library waits up to 30 s
             "security_protocol": self.security_protocol,
         }
         if self.security_protocol.startswith("SASL"):
@@ -128,6 +131,53 @@ def stream_prefixes(settings: KafkaConnection, tables: Iterable[str]) -> dict[st
     if denied:
         raise BusUnavailable(f"Kafka at {settings.bootstrap}: {settings.username} may not use topic {', '.join(denied)}; grant it there")
     return {name: f"{cluster}/{found[name]['topic_id']}" for name in wanted}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopicState:
+    """A topic as it is: how much of it the group has not committed, and how many of its partitions a member holds."""
+
+    topic: str
+    partitions: int
+    messages: int
+    lag: int
+    owned: int
+
+
+def topic_states(settings: KafkaConnection, tables: Iterable[str] = TABLES) -> list[TopicState]:
+    """Describe the topics of tables and what the group of writers has of them; a topic that does not exist is left out."""
+    wanted = {settings.topic(table) for table in tables}
+    with connect(settings) as client:
+        topics = [topic for topic in client.describe_topics(sorted(wanted)) if topic["error_code"] == 0]
+        partitions = [TopicPartition(topic["name"], part["partition_index"]) for topic in topics for part in topic["partitions"]]
+        ends = _offsets(client, partitions, OffsetSpec.LATEST)
+        starts = _offsets(client, partitions, OffsetSpec.EARLIEST)
+        committed = {partition: entry.offset for partition, entry in client.list_group_offsets([settings.group])[settings.group].items()}
+        owned = set(_owned(client.describe_groups([settings.group])[settings.group]))
+    lag = {partition: ends[partition] - max(starts[partition], committed.get(partition, 0)) for partition in partitions}
+    return [
+        TopicState(
+            topic=topic["name"],
+            partitions=len(own),
+            messages=sum(ends[partition] - starts[partition] for partition in own),
+            lag=sum(lag[partition] for partition in own),
+            owned=len(owned & set(own)),
+        )
+        for topic in topics
+        if (own := [partition for partition in partitions if partition.topic == topic["name"]])
+    ]
+
+
+def _offsets(client: KafkaAdminClient, partitions: list[TopicPartition], which: OffsetSpec) -> dict[TopicPartition, int]:
+    found = client.list_partition_offsets(dict.fromkeys(partitions, which)) if partitions else {}
+    return {partition: entry.offset for partition, entry in found.items()}
+
+
+def _owned(group: Mapping[str, Any]) -> Iterator[TopicPartition]:
+    for member in group["members"]:
+        for assigned in (member["member_assignment"] or {}).get("assigned_partitions", ()):
+            for number in assigned["partitions"]:
+                yield TopicPartition(assigned["topic"], number)
 
 
 @contextmanager

@@ -7,6 +7,8 @@ that commits only what the lake has; a stream is named by cluster id, topic id a
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -17,15 +19,18 @@ from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, Topic
 from kafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
 from kafka.structs import OffsetAndMetadata
 
-from ingest.bus import Delivery, Refusal, rejected_of
+from ingest.bus import Delivery, Refusal
 from ingest.errors import BusUnavailable, StreamsMoved
-from ingest.kafka_admin import REJECTED, KafkaConnection, stream_prefixes
+from ingest.kafka_admin import REJECTED, KafkaConnection, stream_prefixes, topic_states
+from ingest.metrics import BUS_LAG, BUS_PARTITIONS, BUS_REJOINED
+from ingest.rejects import Rejected, encode_rejected
 from ingest.schema import TABLES
 from ingest.spool import Spooled
 
 __all__ = ["KafkaConnection", "KafkaPublisher", "KafkaRejects", "KafkaSubscriber"]
 
 _FOR_EVER_MS = 2**31 - 1
+_CHECK_S = 1.0  # asking all positions takes 0.3 ms each
 _TOO_LARGE = (MessageSizeTooLargeError, RecordListTooLargeError)
 _log = structlog.get_logger()
 
@@ -91,18 +96,27 @@ class KafkaPublisher:
 
 
 class KafkaSubscriber(ConsumerRebalanceListener):  # type: ignore[misc]  # the library has no types
-    """A member of the group of writers; reads the topics of the given tables."""
+    """A member of the group of writers; reads the topics of the given tables.
 
-    def __init__(self, settings: KafkaConnection, *, tables: Collection[str] = tuple(TABLES), max_messages: int = 5000) -> None:
+    A member that holds no partition while some have no reader (the library can stay so after an early join) says so and joins anew.
+    """
+
+    def __init__(
+        self, settings: KafkaConnection, *, tables: Collection[str] = tuple(TABLES), max_messages: int = 5000, idle_check_s: float = 30.0
+    ) -> None:
         self._settings = settings
         self._tables = {settings.topic(table): table for table in tables}
         self._max_messages = max_messages
+        self._idle_check_s = idle_check_s
         self._prefixes: dict[str, str] = {}
         self._consumer: KafkaConsumer | None = None
-        self._has_lost_streams = False
+        self._has_new_streams = False
+        self._next: dict[TopicPartition, int] = {}
+        self._busy_at = self._checked_at = time.monotonic()
 
     def open(self) -> None:
         """Join the group; raises BusUnavailable with the reason where that cannot be."""
+        self.close()
         self._prefixes = stream_prefixes(self._settings, self._tables.values())
         self._consumer = KafkaConsumer(
             **self._settings.client_options(),
@@ -114,14 +128,16 @@ class KafkaSubscriber(ConsumerRebalanceListener):  # type: ignore[misc]  # the l
             heartbeat_interval_ms=int(self._settings.session_timeout_s * 300),
         )
         self._consumer.subscribe(sorted(self._tables), listener=self)
+        self._busy_at = time.monotonic()
 
     def poll(self, timeout_s: float) -> list[Delivery]:
-        """Give what has come; raises StreamsMoved after partitions went to another member, BusUnavailable where the broker is away."""
+        """Give what has come; raises StreamsMoved after partitions came or went, BusUnavailable where the broker is away."""
         with self._errors():
             found = self._member.poll(timeout_ms=int(timeout_s * 1000))
-        if self._has_lost_streams:
-            self._has_lost_streams = False
-            raise StreamsMoved("partitions went to another member of the group")
+        if self._has_gone_back(found) or self._has_new_streams:
+            self._prefixes = stream_prefixes(self._settings, self._tables.values())
+            self._has_new_streams = False
+            raise StreamsMoved("partitions came or went, or a topic was made anew")
         return [
             Delivery(self._stream(partition), record.offset, self._tables[partition.topic], record.value)
             for partition, records in found.items()
@@ -137,6 +153,7 @@ class KafkaSubscriber(ConsumerRebalanceListener):  # type: ignore[misc]  # the l
 
     def rewind(self) -> None:
         """Go back to the group's offsets."""
+        self._next.clear()
         with self._errors():
             for partition in self._member.assignment():
                 offset = self._member.committed(partition)
@@ -153,11 +170,55 @@ class KafkaSubscriber(ConsumerRebalanceListener):  # type: ignore[misc]  # the l
 
     def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
         """Note it: runs inside the library's event loop, where nothing may block."""
-        self._has_lost_streams = self._has_lost_streams or bool(revoked)
+        self._has_new_streams = self._has_new_streams or bool(revoked)
 
     def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
-        """Say which partitions are ours now."""
+        """Note it: one of them may be of a topic that was made anew."""
+        self._has_new_streams = self._has_new_streams or bool(assigned)
         _log.info("partitions_assigned", added=len(assigned), group=self._settings.group)
+
+    def _has_gone_back(self, found: Mapping[TopicPartition, Sequence[Any]]) -> bool:
+        """Follow the positions of all partitions, and say whether one went back.
+
+        Where a topic is deleted and made anew under a reader, the library takes it for a truncated log and goes on at its new end: what
+        the new topic held by then would never be read.
+        """
+        if any(records[0].offset < self._next.get(partition, 0) for partition, records in found.items()):
+            return True
+        self._next |= {partition: records[-1].offset + 1 for partition, records in found.items()}
+        if time.monotonic() - self._checked_at < _CHECK_S:
+            return False
+        self._checked_at = time.monotonic()
+        before, self._next = self._next, {}
+        for partition in self._member.assignment():
+            position = self._member.position(partition, timeout_ms=0)
+            if position is not None:
+                self._next[partition] = position
+        self._measure()
+        return any(position < before.get(partition, 0) for partition, position in self._next.items())
+
+    def _measure(self) -> None:
+        """Measure the lag of what was read, and see to a member that has nothing to read."""
+        assigned = self._member.assignment()
+        BUS_PARTITIONS.set(len(assigned))
+        lag = Counter(dict.fromkeys(self._tables.values(), 0))
+        for partition, position in self._next.items():
+            lag[self._tables[partition.topic]] += max(0, (self._member.highwater(partition) or 0) - position)
+        for table, count in lag.items():
+            BUS_LAG.labels(table).set(count)
+        if assigned:
+            self._busy_at = time.monotonic()
+        elif time.monotonic() - self._busy_at > self._idle_check_s:
+            self._busy_at = time.monotonic()
+            self._rejoin_if_needed()
+
+    def _rejoin_if_needed(self) -> None:
+        states = topic_states(self._settings, self._tables.values())
+        orphaned = [state.topic for state in states if state.owned < state.partitions]
+        if orphaned:
+            _log.error("writer_without_partitions", group=self._settings.group, topics=orphaned, lag=sum(state.lag for state in states))
+            BUS_REJOINED.inc()
+            self.open()
 
     @property
     def _member(self) -> KafkaConsumer:
@@ -187,10 +248,28 @@ class KafkaRejects:
         try:
             if self._producer is None:
                 self._producer = KafkaProducer(**self._settings.client_options(), acks="all", compression_type="zstd")
-            body = msgspec.json.encode(rejected_of(delivery, reason, detail))
+            body = encode_rejected(delivery, reason, detail)
             self._producer.send(self._settings.topic(REJECTED), key=delivery.table.encode(), value=body).get(timeout=30)
         except KafkaError as error:
             raise BusUnavailable(f"Kafka at {self._settings.bootstrap}: {error}") from error
+
+    def read(self) -> Iterator[Rejected]:
+        """Give everything that the topic holds as of now."""
+        topic = self._settings.topic(REJECTED)
+        stream_prefixes(self._settings, [REJECTED])
+        consumer = KafkaConsumer(**self._settings.client_options(), enable_auto_commit=False)
+        try:
+            partitions = [TopicPartition(topic, number) for number in sorted(consumer.partitions_for_topic(topic) or ())]
+            ends = consumer.end_offsets(partitions)
+            consumer.assign(partitions)
+            consumer.seek_to_beginning()
+            while any(consumer.position(partition) < ends[partition] for partition in partitions):
+                for records in consumer.poll(timeout_ms=500).values():
+                    yield from (msgspec.json.decode(record.value, type=Rejected) for record in records)
+        except KafkaError as error:
+            raise BusUnavailable(f"Kafka at {self._settings.bootstrap}: {error}") from error
+        finally:
+            consumer.close(autocommit=False)
 
 
 def _error_of(answer: Any) -> KafkaError | None:

@@ -25,6 +25,10 @@ PUBLISHED = Counter("forewarn_bus_published_messages_total", "Messages acknowled
 PUBLISH_FAILURES = Counter("forewarn_bus_publish_failures_total", "Attempts to publish that failed", ["reason"])
 PUBLISH_REFUSED = Counter("forewarn_bus_refused_records_total", "Records that the bus will never take", ["reason"])
 
+BUS_LAG = Gauge("forewarn_bus_lag_messages", "Messages of the partitions of this writer that it has not read", ["table"])
+BUS_PARTITIONS = Gauge("forewarn_bus_partitions", "Partitions that this writer holds")
+BUS_REJOINED = Counter("forewarn_bus_rejoined_total", "Times that a writer joined anew because partitions had no reader")
+
 # writer
 WRITER_RECEIVED = Counter("forewarn_writer_received_records_total", "Records read from the bus", ["table"])
 WRITER_WRITTEN = Counter("forewarn_writer_written_records_total", "Records committed to the lake", ["table"])

@@ -3,8 +3,9 @@
 The cycle: poll until there are enough rows or the oldest is old enough -> one Arrow table -> one append whose application transactions
 name each stream and the offset after its last message -> commit to the bus. The lake goes first: a crash between the two lets the
 same messages come again, and the stream's offset in the lake says that they are done. What a collector sent twice is known by its
-origin and number (`ingest.marks`), what it read twice from a log by the record (`ingest.known_events`). A message that cannot become rows goes to the rejects with its reason and the batch goes on. When
-anything else fails, the open batches are given up and read again from the bus.
+origin and number (`ingest.marks`), what it read twice from a log by the record itself (`ingest.known_events`). A message that cannot
+become rows goes to the rejects with its reason and the batch goes on. When anything else fails, the open batches are given up and
+read again from the bus.
 """
 
 from __future__ import annotations

@@ -15,11 +15,12 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from ingest.bus import DirectBus, FileRejects, Subscriber
+from ingest.bus import DirectBus, Subscriber
 from ingest.kafka_admin import KafkaConnection
 from ingest.kafka_bus import KafkaPublisher, KafkaSubscriber
 from ingest.lake import Lake
 from ingest.pump import Pump
+from ingest.rejects import FileRejects
 from ingest.schema import EVENTS, GPU_SAMPLES
 from ingest.spool import Spool
 from ingest.writer import Writer

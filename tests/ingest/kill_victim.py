@@ -13,10 +13,11 @@ import threading
 import time
 from pathlib import Path
 
-from ingest.bus import DirectBus, FileRejects
+from ingest.bus import DirectBus
 from ingest.kafka_bus import KafkaConnection, KafkaPublisher, KafkaSubscriber
 from ingest.lake import Lake
 from ingest.pump import Pump
+from ingest.rejects import FileRejects
 from ingest.schema import Event, GpuSample
 from ingest.spool import Spool
 from ingest.writer import Writer

@@ -9,9 +9,10 @@ import duckdb
 import msgspec
 import pytest
 
-from ingest.bus import Delivery, DirectBus, FileRejects, Rejected
+from ingest.bus import Delivery, DirectBus
 from ingest.lake import Lake
 from ingest.messages import Message, encode
+from ingest.rejects import FileRejects, Rejected
 from ingest.schema import EVENTS, GPU_SAMPLES, Event, GpuSample
 from ingest.spool import Spool
 from ingest.writer import Writer

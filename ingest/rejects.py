@@ -1,0 +1,79 @@
+"""Messages that could not become rows: kept as they came with their reason, counted, and put back on their way when the reason is gone."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from ingest.bus import Delivery
+from ingest.errors import RecordRejected
+from ingest.messages import decode
+from ingest.spool import Spool
+
+
+class Rejected(msgspec.Struct, frozen=True, kw_only=True):
+    """A rejected message: why, where it came from, and its body as it came."""
+
+    reason: str
+    detail: str
+    stream: str
+    offset: int
+    table: str
+    body: bytes
+
+
+class FileRejects:
+    """Keep rejected messages as JSON lines, one file per table."""
+
+    def __init__(self, directory: str | Path) -> None:
+        self._directory = Path(directory)
+        self._directory.mkdir(parents=True, exist_ok=True)
+
+    def put(self, delivery: Delivery, reason: str, detail: str) -> None:
+        """Append one line and bring it to the disk."""
+        with (self._directory / f"{delivery.table}.jsonl").open("ab") as file:
+            file.write(encode_rejected(delivery, reason, detail) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def read(self) -> Iterator[Rejected]:
+        """Give everything that is kept; a last line that was torn is none."""
+        for path in sorted(self._directory.glob("*.jsonl")):
+            for line in path.read_bytes().splitlines(keepends=True):
+                if line.endswith(b"\n"):
+                    yield msgspec.json.decode(line, type=Rejected)
+
+
+def encode_rejected(delivery: Delivery, reason: str, detail: str) -> bytes:
+    """Write a rejected message as JSON; its body as base64, since it may be anything."""
+    return msgspec.json.encode(
+        Rejected(reason=reason, detail=detail, stream=delivery.stream, offset=delivery.offset, table=delivery.table, body=delivery.body)
+    )
+
+
+def reasons(kept: Iterable[Rejected]) -> Counter[tuple[str, str]]:
+    """Count rejected messages by table and reason."""
+    return Counter((message.table, message.reason) for message in kept)
+
+
+def replay(kept: Iterable[Rejected], spool: Spool) -> int:
+    """Spool the rows of messages that can be read by now, under new numbers, and say how many messages that were.
+
+    A message that is kept twice is spooled once; one that still cannot be read stays where it is.
+    """
+    seen: set[tuple[str, int]] = set()
+    for message in kept:
+        if (message.stream, message.offset) in seen:
+            continue
+        seen.add((message.stream, message.offset))
+        try:
+            read = decode(message.body)
+        except RecordRejected:
+            seen.discard((message.stream, message.offset))
+            continue
+        spool.put(read.table, read.node, read.rows)
+    return len(seen)
