@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import stamina
 from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, RetriableError
 from kafka.protocol.consumer.offsets import OffsetSpec
 
 from ingest.errors import BusUnavailable, ConfigError
@@ -152,8 +153,11 @@ def topic_states(settings: KafkaConnection, tables: Iterable[str] = TABLES) -> l
         partitions = [TopicPartition(topic["name"], part["partition_index"]) for topic in topics for part in topic["partitions"]]
         ends = _offsets(client, partitions, OffsetSpec.LATEST)
         starts = _offsets(client, partitions, OffsetSpec.EARLIEST)
-        committed = {partition: entry.offset for partition, entry in client.list_group_offsets([settings.group])[settings.group].items()}
-        owned = set(_owned(client.describe_groups([settings.group])[settings.group]))
+        for attempt in stamina.retry_context(on=RetriableError, timeout=settings.connect_timeout_s):
+            with attempt:  # the first group of a cluster finds no coordinator for a moment
+                group_offsets = client.list_group_offsets([settings.group])[settings.group]
+                owned = set(_owned(client.describe_groups([settings.group])[settings.group]))
+    committed = {partition: entry.offset for partition, entry in group_offsets.items()}
     lag = {partition: ends[partition] - max(starts[partition], committed.get(partition, 0)) for partition in partitions}
     return [
         TopicState(

@@ -96,6 +96,7 @@ class Spool:
         self._synced_at = time.monotonic()
         self._compress = zstandard.ZstdCompressor(level=1).compress
         self._decompress = zstandard.ZstdDecompressor().decompress
+        self._has_reserve = False
         self._fill_reserve()
 
     def put(self, table: str, node: str, rows: Sequence[Record]) -> bool:
@@ -204,23 +205,23 @@ class Spool:
         if frames:
             _drop(frames, "disk_full")
             return True
-        reserve = self._directory / "reserve"
-        if reserve.exists():
-            reserve.unlink()
+        if self._has_reserve:
+            (self._directory / "reserve").unlink()
+            self._has_reserve = False
             _log.warning("spool_reserve_used", directory=str(self._directory))
             return True
         return False
 
     def _fill_reserve(self) -> None:
+        """Keep some room on the disk for events; a disk without it is asked again at every sync."""
         path = self._directory / "reserve"
-        if path.exists() and path.stat().st_size == self._reserve_bytes:
-            return
         try:
             with path.open("wb") as file:
                 os.posix_fallocate(file.fileno(), 0, self._reserve_bytes)
-        except OSError as error:
+            self._has_reserve = True
+        except OSError:
             path.unlink(missing_ok=True)
-            _log.warning("spool_reserve_missing", directory=str(self._directory), error=str(error))
+            self._has_reserve = False
 
     def _take_seq(self) -> int:
         if self._next_seq >= self._state.ceiling:
@@ -234,6 +235,8 @@ class Spool:
             for lane in self._lanes.values():
                 lane.sync()
             self._synced_at = time.monotonic()
+            if not self._has_reserve:
+                self._fill_reserve()
 
 
 def _drop(frames: Sequence[Frame], reason: str) -> bool:
