@@ -1,10 +1,13 @@
 -- Words that the queries share; every connection learns them once.
 
--- Growth between two readings of a counter; unknown for a first reading (a baseline) and where the counter has stepped back.
-create or replace temp macro growth(reading, reading_before) as if(reading >= reading_before, reading - reading_before, null);
+-- Growth between two readings of a counter: after a reset the new value; unknown for a first reading (a baseline) and where the counter
+-- alone has stepped back.
+create or replace temp macro growth(reading, reading_before, is_reset_between) as
+    case when is_reset_between then reading when reading >= reading_before then reading - reading_before end;
 
--- 1 where a counter has stepped back, else 0.
-create or replace temp macro stepped_back(reading, reading_before) as if(reading < reading_before, 1, 0);
+-- 1 where a counter has stepped back without a reset, else 0.
+create or replace temp macro stepped_back(reading, reading_before, is_reset_between) as
+    if(reading < reading_before and not is_reset_between, 1, 0);
 
 -- Order in which sources are believed.
 create or replace temp macro source_rank(source) as

@@ -5,15 +5,26 @@
 -- the first reading ever seen is a baseline. Growth is booked in the order of arrival: a sample that a later one has overtaken, in this
 -- run or in an earlier one, adds its gauges and no growth.
 --
+-- Windows go over `stream`, the hash of GPU and source: over the long text keys they take three times as long.
 -- Grain: one row per (gpu_uuid, source, bucket, revision); revision 1 holds what was received after the bucket's end.
 -- Inputs: gpu_samples; carry (carry.sql). Parameters: $since and $until (bucket borders), $late_since (how far back late samples are
 -- taken: those received after the source's mark), $width_s.
 -- Output: columns of features/buckets.py, GpuRollup.
-with samples as not materialized (
+with carried as (
+    select
+        hash(gpu_uuid, source) as stream,
+        last_at,
+        received_at,
+        if(boot_id is null, null, hash(boot_id)) as boot,
+        * exclude (node, gpu_uuid, source, last_at, received_at, boot_id)
+    from carry
+),
+samples as not materialized (
     select
         sample.node,
         gpu_uuid,
         source,
+        hash(gpu_uuid, source) as stream,
         observed_at,
         sample.received_at,
         time_bucket(to_seconds($width_s), observed_at) as started_at,
@@ -21,10 +32,11 @@ with samples as not materialized (
         false as is_carried,
         coalesce(observed_at <= carry.last_at, false) as is_overtaken,
         sample.boot_id,
+        if(sample.boot_id is null, null, hash(sample.boot_id)) as boot,
         sample.epoch,
         sample.uptime_s,
-        coalesce(gpu_present, true) and not list_contains(coalesce(map_values(quality), []), 'lost') as is_present,
-        list_has_any(coalesce(map_values(quality), []), ['lost', 'timeout', 'stale', 'blank', 'absent']) as is_bad,
+        coalesce(gpu_present, true) and not coalesce(list_contains(map_values(quality), 'lost'), false) as is_present,
+        coalesce(list_has_any(map_values(quality), ['lost', 'timeout', 'stale', 'blank', 'absent']), false) as is_bad,
         latency_us,
         temp_c,
         memory_temp_c,
@@ -65,154 +77,125 @@ with samples as not materialized (
         sample.remapped_rows_ue_total,
         sample.retired_pages_total
     from gpu_samples as sample
-    left join carry using (gpu_uuid, source)
+    left join carried as carry on carry.stream = hash(gpu_uuid, source)
     where observed_at < $until
       and (observed_at >= $since or (observed_at >= $late_since and sample.received_at > coalesce(carry.received_at, '-infinity')))
       and gpu_instance is null
 ),
 arrivals as materialized (
     select
-        gpu_uuid,
-        source,
+        stream,
         observed_at,
         received_at,
         started_at,
         revision,
-        not is_carried and coalesce(observed_at = lag(observed_at) over polls, false) as is_repeat,
-        not is_carried and (is_overtaken or coalesce(received_at > min(received_at) over later, false)) as is_overtaken,
-        coalesce(
-            boot_id <> lag(boot_id ignore nulls) over polls
-            or epoch > lag(epoch ignore nulls) over polls
-            or uptime_s < lag(uptime_s ignore nulls) over polls
-            or 2 <= (
-                stepped_back(energy_mj_total, lag(energy_mj_total ignore nulls) over polls)
-                + stepped_back(sw_power_cap_ns_total, lag(sw_power_cap_ns_total ignore nulls) over polls)
-                + stepped_back(sw_thermal_ns_total, lag(sw_thermal_ns_total ignore nulls) over polls)
-                + stepped_back(hw_thermal_ns_total, lag(hw_thermal_ns_total ignore nulls) over polls)
-                + stepped_back(hw_power_brake_ns_total, lag(hw_power_brake_ns_total ignore nulls) over polls)
-                + stepped_back(pcie_replay_total, lag(pcie_replay_total ignore nulls) over polls)
-                + stepped_back(pcie_correctable_total, lag(pcie_correctable_total ignore nulls) over polls)
-                + stepped_back(pcie_recovery_total, lag(pcie_recovery_total ignore nulls) over polls)
-                + stepped_back(ecc_ce_volatile_total, lag(ecc_ce_volatile_total ignore nulls) over polls)
-                + stepped_back(nvlink_crc_total, lag(nvlink_crc_total ignore nulls) over polls)
-                + stepped_back(nvlink_replay_total, lag(nvlink_replay_total ignore nulls) over polls)
-                + stepped_back(nvlink_recovery_total, lag(nvlink_recovery_total ignore nulls) over polls)
-            ),
-            false
-        ) as is_reset
-    from (
-        from samples
-        union all by name
-        select *, last_at as observed_at, true as is_carried, false as is_overtaken from carry
-    )
+        observed_at = lag(observed_at) over polls as is_repeat,
+        is_overtaken or received_at > min(received_at) over later as is_overtaken
+    from samples
     window
-        polls as (partition by gpu_uuid, source order by observed_at, received_at),
-        later as (partition by gpu_uuid, source order by observed_at, received_at rows between 1 following and unbounded following)
-),
-resets as (
-    select gpu_uuid, source, observed_at, started_at, min(received_at) as received_at, min(revision) as revision
-    from arrivals
-    where is_reset and not is_overtaken
-    group by gpu_uuid, source, observed_at, started_at
+        polls as (partition by stream order by observed_at, received_at),
+        later as (partition by stream order by observed_at, received_at rows between 1 following and unbounded following)
 ),
 overtaken as (
-    select distinct gpu_uuid, source, observed_at, received_at
+    select distinct stream, observed_at, received_at
     from arrivals
     where is_overtaken
 ),
+repeats as (
+    select stream, started_at, revision, count(*) as repeats
+    from arrivals
+    where is_repeat
+    group by stream, started_at, revision
+),
 readings as (
-    select gpu_uuid, source, observed_at, received_at, started_at, revision, false as is_carried, 1 as place, columns('_total$')
-    from samples
-    anti join overtaken using (gpu_uuid, source, observed_at, received_at)
-    union all by name
-    select gpu_uuid, source, last_at as observed_at, received_at, true as is_carried, 1 as place, columns('_total$')
-    from carry
-    union all by name
-    -- a reset is a reading of zero
     select
-        *,
-        false as is_carried,
-        0 as place,
-        0 as energy_mj_total,
-        0 as sw_power_cap_ns_total,
-        0 as sw_thermal_ns_total,
-        0 as hw_thermal_ns_total,
-        0 as hw_power_brake_ns_total,
-        0 as pcie_replay_total,
-        0 as pcie_correctable_total,
-        0 as pcie_recovery_total,
-        0 as ecc_ce_volatile_total,
-        0 as ecc_ue_volatile_total,
-        0 as dram_ce_volatile_total,
-        0 as dram_ue_volatile_total,
-        0 as sram_ce_volatile_total,
-        0 as sram_ue_volatile_total,
-        0 as nvlink_crc_total,
-        0 as nvlink_replay_total,
-        0 as nvlink_recovery_total
-    from resets
+        stream, observed_at, received_at, started_at, revision, boot, epoch, uptime_s, false as is_carried, columns('_total$')
+    from samples
+    anti join overtaken using (stream, observed_at, received_at)
+    union all by name
+    select *, last_at as observed_at, true as is_carried
+    from carried
 ),
 compared as (
-    select *, lag(observed_at) over chain as observed_before, lag(columns('_total$') ignore nulls) over chain as 'before_\0'
-    from readings
-    window chain as (partition by gpu_uuid, source order by observed_at, place, received_at)
-),
-steps as (
     select
         *,
-        if(observed_before is null, null, least(epoch_us(observed_at) - epoch_us(observed_before), 3_600_000_000)) / 1e6 as elapsed_s,
-        growth(sram_ce_volatile_total, before_sram_ce_volatile_total) as sram_ce,
-        growth(sram_ue_volatile_total, before_sram_ue_volatile_total) as sram_ue,
-        coalesce(
-            growth(ecc_ce_volatile_total, before_ecc_ce_volatile_total),
-            growth(dram_ce_volatile_total, before_dram_ce_volatile_total) + coalesce(sram_ce, 0),
-            growth(ecc_ce_aggregate_total, before_ecc_ce_aggregate_total)
-        ) as ecc_ce,
-        coalesce(
-            growth(ecc_ue_volatile_total, before_ecc_ue_volatile_total),
-            growth(dram_ue_volatile_total, before_dram_ue_volatile_total) + coalesce(sram_ue, 0),
-            growth(ecc_ue_aggregate_total, before_ecc_ue_aggregate_total)
-        ) as ecc_ue,
-        growth(remapped_rows_ce_total, before_remapped_rows_ce_total) as remapped_ce,
-        growth(remapped_rows_ue_total, before_remapped_rows_ue_total) as remapped_ue,
-        coalesce(remapped_ce + remapped_ue, remapped_ce, remapped_ue, growth(retired_pages_total, before_retired_pages_total)) as remapped_rows,
-        growth(nvlink_crc_total, before_nvlink_crc_total) as nvlink_crc,
-        growth(nvlink_replay_total, before_nvlink_replay_total) as nvlink_replay,
-        growth(nvlink_recovery_total, before_nvlink_recovery_total) as nvlink_recovery,
-        if(place = 0, 0,
-            stepped_back(energy_mj_total, before_energy_mj_total)
-            + stepped_back(sw_power_cap_ns_total, before_sw_power_cap_ns_total)
-            + stepped_back(sw_thermal_ns_total, before_sw_thermal_ns_total)
-            + stepped_back(hw_thermal_ns_total, before_hw_thermal_ns_total)
-            + stepped_back(hw_power_brake_ns_total, before_hw_power_brake_ns_total)
-            + stepped_back(pcie_replay_total, before_pcie_replay_total)
-            + stepped_back(pcie_correctable_total, before_pcie_correctable_total)
-            + stepped_back(pcie_recovery_total, before_pcie_recovery_total)
-            + stepped_back(ecc_ce_volatile_total, before_ecc_ce_volatile_total)
-            + stepped_back(ecc_ue_volatile_total, before_ecc_ue_volatile_total)
-            + stepped_back(nvlink_crc_total, before_nvlink_crc_total)
-            + stepped_back(nvlink_replay_total, before_nvlink_replay_total)
-            + stepped_back(nvlink_recovery_total, before_nvlink_recovery_total)
-            + stepped_back(ecc_ce_aggregate_total, before_ecc_ce_aggregate_total)
-            + stepped_back(remapped_rows_ue_total, before_remapped_rows_ue_total)
-        ) as counters_back
+        lag(observed_at) over chain as observed_before,
+        lag(if(coalesce(energy_mj_total, pcie_replay_total, hw_thermal_ns_total) is null, null, observed_at) ignore nulls) over chain
+            as hot_before,
+        lag(if(coalesce(ecc_ce_volatile_total, nvlink_crc_total, pcie_correctable_total) is null, null, observed_at) ignore nulls) over chain
+            as warm_before,
+        lag(boot ignore nulls) over chain as boot_before,
+        lag(epoch ignore nulls) over chain as epoch_before,
+        lag(uptime_s ignore nulls) over chain as uptime_before,
+        lag(columns('_total$') ignore nulls) over chain as 'before_\0'
+    from readings
+    window chain as (partition by stream order by observed_at, received_at)
+),
+judged as materialized (
+    select
+        * exclude (boot, epoch, uptime_s, boot_before, epoch_before, uptime_before),
+        coalesce(boot <> boot_before or epoch > epoch_before or uptime_s < uptime_before or 2 <= (
+            stepped_back(energy_mj_total, before_energy_mj_total, false)
+            + stepped_back(sw_power_cap_ns_total, before_sw_power_cap_ns_total, false)
+            + stepped_back(sw_thermal_ns_total, before_sw_thermal_ns_total, false)
+            + stepped_back(hw_thermal_ns_total, before_hw_thermal_ns_total, false)
+            + stepped_back(hw_power_brake_ns_total, before_hw_power_brake_ns_total, false)
+            + stepped_back(pcie_replay_total, before_pcie_replay_total, false)
+            + stepped_back(pcie_correctable_total, before_pcie_correctable_total, false)
+            + stepped_back(pcie_recovery_total, before_pcie_recovery_total, false)
+            + stepped_back(ecc_ce_volatile_total, before_ecc_ce_volatile_total, false)
+            + stepped_back(nvlink_crc_total, before_nvlink_crc_total, false)
+            + stepped_back(nvlink_replay_total, before_nvlink_replay_total, false)
+            + stepped_back(nvlink_recovery_total, before_nvlink_recovery_total, false)
+        ), false) as is_reset
     from compared
     where not is_carried
 ),
+resets as (
+    select stream, list(observed_at) as reset_times
+    from judged
+    where is_reset
+    group by stream
+),
+steps as (
+    select
+        judged.*,
+        coalesce(len(list_filter(reset_times, lambda began: began > hot_before and began <= observed_at)) > 0, false) as is_reset_since_hot,
+        coalesce(len(list_filter(reset_times, lambda began: began > warm_before and began <= observed_at)) > 0, false) as is_reset_since_warm,
+        growth(sram_ce_volatile_total, before_sram_ce_volatile_total, is_reset_since_warm) as sram_ce,
+        growth(sram_ue_volatile_total, before_sram_ue_volatile_total, is_reset_since_warm) as sram_ue,
+        coalesce(
+            growth(ecc_ce_volatile_total, before_ecc_ce_volatile_total, is_reset_since_warm),
+            growth(dram_ce_volatile_total, before_dram_ce_volatile_total, is_reset_since_warm) + coalesce(sram_ce, 0),
+            growth(ecc_ce_aggregate_total, before_ecc_ce_aggregate_total, false)
+        ) as ecc_ce,
+        coalesce(
+            growth(ecc_ue_volatile_total, before_ecc_ue_volatile_total, is_reset_since_warm),
+            growth(dram_ue_volatile_total, before_dram_ue_volatile_total, is_reset_since_warm) + coalesce(sram_ue, 0),
+            growth(ecc_ue_aggregate_total, before_ecc_ue_aggregate_total, false)
+        ) as ecc_ue,
+        growth(remapped_rows_ce_total, before_remapped_rows_ce_total, false) as remapped_ce,
+        growth(remapped_rows_ue_total, before_remapped_rows_ue_total, false) as remapped_ue,
+        coalesce(remapped_ce + remapped_ue, remapped_ce, remapped_ue, growth(retired_pages_total, before_retired_pages_total, false)) as remapped_rows,
+        growth(nvlink_crc_total, before_nvlink_crc_total, is_reset_since_warm) as nvlink_crc,
+        growth(nvlink_replay_total, before_nvlink_replay_total, is_reset_since_warm) as nvlink_replay,
+        growth(nvlink_recovery_total, before_nvlink_recovery_total, is_reset_since_warm) as nvlink_recovery
+    from judged
+    left join resets using (stream)
+),
 grown as (
     select
-        gpu_uuid,
-        source,
+        stream,
         started_at,
         revision,
-        sum(elapsed_s) as elapsed_s,
-        sum(growth(sw_power_cap_ns_total, before_sw_power_cap_ns_total)) / 1e9 as sw_power_cap_s,
-        sum(growth(sw_thermal_ns_total, before_sw_thermal_ns_total)) / 1e9 as sw_thermal_s,
-        sum(growth(hw_thermal_ns_total, before_hw_thermal_ns_total)) / 1e9 as hw_thermal_s,
-        sum(growth(hw_power_brake_ns_total, before_hw_power_brake_ns_total)) / 1e9 as hw_power_brake_s,
-        sum(growth(pcie_replay_total, before_pcie_replay_total)) as pcie_replay,
-        sum(growth(pcie_correctable_total, before_pcie_correctable_total)) as pcie_correctable,
-        sum(growth(pcie_recovery_total, before_pcie_recovery_total)) as pcie_recovery,
+        sum(if(observed_before is null, null, least(epoch_us(observed_at) - epoch_us(observed_before), 3_600_000_000))) / 1e6 as elapsed_s,
+        sum(growth(sw_power_cap_ns_total, before_sw_power_cap_ns_total, is_reset_since_hot)) / 1e9 as sw_power_cap_s,
+        sum(growth(sw_thermal_ns_total, before_sw_thermal_ns_total, is_reset_since_hot)) / 1e9 as sw_thermal_s,
+        sum(growth(hw_thermal_ns_total, before_hw_thermal_ns_total, is_reset_since_hot)) / 1e9 as hw_thermal_s,
+        sum(growth(hw_power_brake_ns_total, before_hw_power_brake_ns_total, is_reset_since_hot)) / 1e9 as hw_power_brake_s,
+        sum(growth(pcie_replay_total, before_pcie_replay_total, is_reset_since_hot)) as pcie_replay,
+        sum(growth(pcie_correctable_total, before_pcie_correctable_total, is_reset_since_warm)) as pcie_correctable,
+        sum(growth(pcie_recovery_total, before_pcie_recovery_total, is_reset_since_warm)) as pcie_recovery,
         sum(ecc_ce) as ecc_ce,
         sum(ecc_ue) as ecc_ue,
         sum(sram_ce) as sram_ce,
@@ -225,27 +208,37 @@ grown as (
         max(ecc_ce) as ce_max,
         max(observed_at) filter (ecc_ce > 0) as ce_last_at,
         count(*) filter (greatest(nvlink_crc, nvlink_replay, nvlink_recovery) > 0) as nvlink_error_polls,
-        count(*) filter (place = 0) as resets,
-        sum(counters_back) as went_back,
-        arg_max(columns('^[^b].*_total$'), observed_at) filter (place = 1)
+        count(*) filter (is_reset) as resets,
+        sum(
+            stepped_back(energy_mj_total, before_energy_mj_total, is_reset_since_hot)
+            + stepped_back(sw_power_cap_ns_total, before_sw_power_cap_ns_total, is_reset_since_hot)
+            + stepped_back(sw_thermal_ns_total, before_sw_thermal_ns_total, is_reset_since_hot)
+            + stepped_back(hw_thermal_ns_total, before_hw_thermal_ns_total, is_reset_since_hot)
+            + stepped_back(hw_power_brake_ns_total, before_hw_power_brake_ns_total, is_reset_since_hot)
+            + stepped_back(pcie_replay_total, before_pcie_replay_total, is_reset_since_hot)
+            + stepped_back(pcie_correctable_total, before_pcie_correctable_total, is_reset_since_warm)
+            + stepped_back(pcie_recovery_total, before_pcie_recovery_total, is_reset_since_warm)
+            + stepped_back(ecc_ce_volatile_total, before_ecc_ce_volatile_total, is_reset_since_warm)
+            + stepped_back(nvlink_crc_total, before_nvlink_crc_total, is_reset_since_warm)
+            + stepped_back(nvlink_replay_total, before_nvlink_replay_total, is_reset_since_warm)
+            + stepped_back(nvlink_recovery_total, before_nvlink_recovery_total, is_reset_since_warm)
+            + stepped_back(ecc_ce_aggregate_total, before_ecc_ce_aggregate_total, false)
+            + stepped_back(remapped_rows_ue_total, before_remapped_rows_ue_total, false)
+        ) as went_back,
+        arg_max(columns('^[^b].*_total$'), observed_at)
     from steps
-    group by gpu_uuid, source, started_at, revision
-),
-repeats as (
-    select gpu_uuid, source, started_at, revision, count(*) as repeats
-    from arrivals
-    where is_repeat
-    group by gpu_uuid, source, started_at, revision
+    group by stream, started_at, revision
 ),
 seen as (
     select
-        node,
+        any_value(gpu_uuid) as gpu_uuid,
+        any_value(source) as source,
+        arg_max(node, observed_at) as node,
         started_at,
         greatest(started_at + to_seconds($width_s), max(received_at)) as known_at,
         max(received_at) as last_received_at,
         revision,
-        gpu_uuid,
-        source,
+        stream,
         count(*) filter (is_present) as polls,
         count(*) filter (not is_present) as absent_polls,
         count(*) filter (is_bad) as bad_polls,
@@ -282,13 +275,13 @@ seen as (
         arg_max(epoch, observed_at) as epoch,
         arg_max(uptime_s, observed_at) as uptime_s
     from samples
-    group by node, started_at, revision, gpu_uuid, source
+    group by stream, started_at, revision
 )
 select
-    seen.* exclude (polls, last_received_at),
+    seen.* exclude (stream, polls, last_received_at),
     last_received_at as received_at,
     polls - coalesce(repeats, 0) as polls,
-    grown.* exclude (gpu_uuid, source, started_at, revision)
+    grown.* exclude (stream, started_at, revision)
 from seen
-left join grown using (gpu_uuid, source, started_at, revision)
-left join repeats using (gpu_uuid, source, started_at, revision)
+left join grown using (stream, started_at, revision)
+left join repeats using (stream, started_at, revision)
