@@ -24,9 +24,10 @@ LEFT_SOCKETS = ("ignore:unclosed:ResourceWarning", "ignore:.*socket:pytest.Pytes
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let tests of the real broker live with the library's sockets."""
+    """Give all tests of the real broker to one worker, and let them live with the library's sockets."""
     for item in items:
         if item.get_closest_marker("kafka"):
+            item.add_marker(pytest.mark.xdist_group("kafka"))
             item.add_marker(pytest.mark.filterwarnings(*LEFT_SOCKETS))
 
 
