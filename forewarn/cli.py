@@ -7,16 +7,23 @@ import sys
 import typer
 
 from forewarn.commands import analysis, configuration, emulate, ingestion, recommendations, running
+from forewarn.logs import configure_logs
 from ingest.errors import ForewarnError
 
 app = typer.Typer(
     name="forewarn",
-    help="Sees GPU node failures coming: telemetry to calibrated hazards to drain recommendations.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
+
+
+@app.callback()
+def _prepare() -> None:
+    """Sees GPU node failures coming: telemetry to calibrated hazards to drain recommendations."""
+    configure_logs()
+
 
 app.command("demo")(running.demo)
 app.command("up")(running.up)

@@ -87,7 +87,7 @@ def emulate_nvml(
 
 @emulate.command("bmc")
 def emulate_bmc(
-    profile: Annotated[str, typer.Option(help="Kind of BMC: strict, openbmc, hgx, idrac, xcc or ilo.")] = "strict",
+    profile: Annotated[str, typer.Option(help="Kind of BMC: strict, openbmc, hgx, idrac9, idrac10, xcc, ilo or ome.")] = "strict",
     port: Annotated[int, typer.Option(help="Port; 0: any.")] = 0,
 ) -> None:
     """Serve a BMC with telemetry over Redfish until interrupted.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import asdict
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -71,8 +71,13 @@ def import_history(
 
     config = configuration(path)
     report = load(directory, compose.lake_of(config), population=population, now=datetime_of(clock_of(config).now_ns()))
-    result = {"files": [asdict(file) for file in report.files], "units_added": report.units_added}
+    files = [{name: _plain(value) for name, value in vars(file).items()} for file in report.files]
+    result = {"files": files, "units_added": report.units_added}
     show(result, as_json=as_json, render=_import_text)
+
+
+def _plain(value: Any) -> Any:
+    return dict(value) if isinstance(value, Counter) else value
 
 
 def _import_text(result: dict[str, Any]) -> str:

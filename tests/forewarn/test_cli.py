@@ -43,3 +43,12 @@ def test_the_node_agent_loads_nothing_heavy(module: str) -> None:
     heavy = "HEAVY = ('pyarrow', 'deltalake', 'duckdb', 'numpy', 'pandas', 'polars', 'sklearn', 'lightgbm');"
     done = subprocess.run([sys.executable, "-c", heavy + code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_logs_never_mix_with_results() -> None:
+    """A command prints its result alone on standard output; log lines are JSON on standard error."""
+    code = "from forewarn.logs import configure_logs; configure_logs(); import structlog; structlog.get_logger().info('said', node='n1')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == ""
+    assert '"event":"said"' in done.stderr
+    assert '"node":"n1"' in done.stderr
