@@ -23,7 +23,7 @@ def arrow_table(table: Table, rows: Sequence[Record]) -> pa.Table:
 
     Raises pyarrow.ArrowInvalid or OverflowError where a value does not fit its column.
     """
-    schema = pa.schema([arrow_schema(table).field(column.name) for column in table.own_columns])
+    schema = pa.schema(list(arrow_schema(table))[: len(table.own_columns)])
     chunks = [_chunk(table, schema, rows[start : start + CHUNK_ROWS]) for start in range(0, len(rows), CHUNK_ROWS)]
     return pa.Table.from_batches(chunks, schema)
 
