@@ -18,6 +18,8 @@ from ingest.lake import Lake, table_rows
 from models.evaluate import main_horizon
 from models.explain import as_json, explain
 from models.fleet import Fleet, read_fleet
+from models.metrics import MODEL_INFO, NODE_PROBABILITY, SCORE_SECONDS
+from models.metrics import SCORES as SCORED
 from models.model import Model, ScopeModel
 from models.schema import SCORES
 from models.score_rows import Bools, Scored, to_arrow
@@ -34,6 +36,7 @@ class Scoring:
     explain_most: int = 16  # nodes that get reasons, the worst first
 
 
+@SCORE_SECONDS.time()
 def score(
     lake: Lake,
     model: Model,
@@ -50,7 +53,19 @@ def score(
     rows = score_fleet(model, fleet, as_of=as_of, now=now, scoring=scoring)
     if append and rows.num_rows:
         lake.append(SCORES, rows)
+        _publish(rows, model)
     return rows
+
+
+def _publish(rows: pa.Table, model: Model) -> None:
+    """Show the newest pass on the metrics page."""
+    for row in rows.select(["scope", "node", "horizon_h", "p_fail"]).to_pylist():
+        if row["scope"] == "node" and row["p_fail"] is not None:
+            NODE_PROBABILITY.labels(row["node"], f"{row['horizon_h']:g}h").set(row["p_fail"])
+        if row["horizon_h"] == model.horizons_h[0]:
+            SCORED.labels(row["scope"], "abstained" if row["p_fail"] is None else "scored").inc()
+    MODEL_INFO.clear()
+    MODEL_INFO.labels(model.name, model.version).set(1)
 
 
 def score_fleet(model: Model, fleet: Fleet, *, as_of: datetime, now: datetime, scoring: Scoring) -> pa.Table:

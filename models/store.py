@@ -26,6 +26,7 @@ from features.schema import FEATURES, Feature
 from ingest.errors import ModelRefused
 from models.calibrate import Calibrator
 from models.hazard import Part, ScopeHazard
+from models.metrics import MODELS_REFUSED
 from models.model import LabelOrigin, Model, ScopeModel
 
 _log = structlog.get_logger(__name__)
@@ -136,6 +137,7 @@ class Store:
         except ModelRefused as error:
             if held is None:
                 raise
+            MODELS_REFUSED.labels(self.name).inc()
             _log.warning("model_refused", name=self.name, kept=held.version, why=str(error))
             return held
 

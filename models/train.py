@@ -14,10 +14,11 @@ from features.schema import EPISODES, GPU_FEATURES, NODE_FEATURES
 from ingest.lake import Lake
 from models.card import Evaluation, write_card
 from models.fitting import Material, Settings, fit_model, read_material
+from models.metrics import TRAIN_SECONDS
 from models.model import LabelOrigin, Model
 from models.schema import HORIZONS_H
 from models.store import Store
-from models.trial import judge_recipe
+from models.trial import judge_recipe, rule_for
 
 _log = structlog.get_logger(__name__)
 
@@ -32,6 +33,7 @@ class TrainReport:
     path: Path
 
 
+@TRAIN_SECONDS.time()
 def train(
     lake: Lake,
     directory: str | Path,
@@ -48,7 +50,7 @@ def train(
 ) -> TrainReport:
     """Train from the lake, judge on [cutoff, now], store the model trained until `now` under `directory/name` and promote it.
 
-    `progress` is called with the share done. Raises NothingToTrain without landmarks or failures before the cutoff.
+    `progress` is called with the share done. Raises NothingToTrain without landmarks at risk before the cutoff.
     """
     settings = settings or Settings()
     settings = replace(settings, horizons_h=tuple(horizons_h), recipe=replace(settings.recipe, seed=seed))
@@ -58,7 +60,7 @@ def train(
     progress(0.65)
     model = fit_model(material, settings, until=now, name=name, label_origin=label_origin)
     progress(1.0)
-    card = write_card(model, evaluation, settings.rule)
+    card = write_card(model, evaluation, rule_for(settings.rule, settings.horizons_h))
     documents = {
         "metrics.json": msgspec.json.format(msgspec.json.encode(evaluation), indent=1).decode(),
         "data.json": _describe(lake, material, now),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -12,6 +12,7 @@ import polars as pl
 from models.baseline import Contender, fit_logistic, fit_rules
 from models.calibrate import NO_CALIBRATION
 from models.card import Evaluation
+from models.early_warning import AlertRule
 from models.evaluate import Result, evaluate_level, main_horizon, node_total
 from models.fitting import Material, Settings, fit_model
 from models.hazard import Design, cross_fit, fit, informative_features
@@ -70,7 +71,7 @@ def _judge(
 ) -> list[Result]:
     hazards = {scope: _totals(scope, rows, contenders) for scope, rows in later.items()}
     horizons, seed = settings.horizons_h, settings.recipe.seed
-    rule = settings.rule if settings.rule.score_horizon_h in horizons else None
+    rule = rule_for(settings.rule, horizons)
     results: list[Result] = []
     if "gpu" in later:
         results += evaluate_level("gpu", later["gpu"], hazards["gpu"], horizons, seed=seed, rule=None if "node" in later else rule)
@@ -81,6 +82,14 @@ def _judge(
             totals = {name: node_total(rows, own, later["gpu"], hazards["gpu"][name]) for name, own in totals.items()}
         results += evaluate_level("node", rows, totals, horizons, seed=seed, rule=rule)
     return results
+
+
+def rule_for(rule: AlertRule, horizons_h: Sequence[float]) -> AlertRule:
+    """Give the alert rule for these horizons; where its own is not among them, alerts speak of the main one."""
+    if rule.score_horizon_h in horizons_h:
+        return rule
+    main = main_horizon(horizons_h)
+    return replace(rule, score_horizon_h=main, horizon_h=main, cooldown_h=main)
 
 
 def _totals(scope: str, rows: pl.DataFrame, contenders: Mapping[str, Mapping[str, Contender]]) -> dict[str, Floats]:
