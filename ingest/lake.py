@@ -129,10 +129,18 @@ class Lake:
         table: Table,
         since: datetime | None = None,
         until: datetime | None = None,
+        *,
+        by_time: bool = False,
     ) -> None:
-        """Make a table a view of DuckDB under its own name; a table without files is an empty view with the right columns."""
+        """Make a table a view of DuckDB under its own name; a table without files is an empty view with the right columns.
+
+        The view has the files of the dates from `since` to `until`; `by_time` leaves out those whose rows all lie before `since` or after
+        `until` by the statistics of the table's time: of a day of many small files it reads the last hours alone.
+        """
+        self.connect(connection)
         delta = self.open(table)
-        files = delta.file_uris(file_pruning_predicate=_date_filters(since, until)) if delta else []
+        wanted = _time_filter(table, since, until) if by_time else _date_filters(since, until)
+        files = delta.file_uris(file_pruning_predicate=wanted) if delta else []
         stored = {field.name for field in delta.schema().fields} if delta and files else set()
         columns = ", ".join(
             f'"{column.name}"' if column.name in stored else f'null::{_DUCKDB[column.type]} as "{column.name}"' for column in table.columns
@@ -141,6 +149,13 @@ class Lake:
         rows = f"read_parquet([{listed}], hive_partitioning = true, hive_types = {{'date': VARCHAR}}, union_by_name = true)"
         source = f"from {rows}" if files else "where false"
         connection.execute(f'create or replace view "{table.name}" as select {columns} {source}')
+
+    def connect(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Let a connection of DuckDB read the files that `files` names."""
+        if self.root.startswith("s3://"):
+            from ingest.lake_s3 import register  # noqa: PLC0415  # a lake on a disk needs no client of an object store
+
+            register(connection, self._storage_options)
 
     def version(self, table: Table) -> int | None:
         """Tell the newest version of a table; None where it does not exist yet."""
@@ -254,6 +269,12 @@ def _commit_properties(transactions: Sequence[AppTransaction]) -> CommitProperti
     if not transactions:
         return None
     return CommitProperties(app_transactions=[Transaction(each.app, each.version) for each in transactions])
+
+
+def _time_filter(table: Table, since: datetime | None, until: datetime | None) -> str | None:
+    terms = [f"{column} {op} '{value}'" for column, op, value in _date_filters(since, until) or ()]
+    terms += [f"{table.time} {op} '{at:%Y-%m-%dT%H:%M:%S.%fZ}'" for op, at in ((">=", since), ("<=", until)) if at]
+    return " AND ".join(terms) or None
 
 
 def _date_filters(since: datetime | None, until: datetime | None) -> list[tuple[str, str, Any]] | None:

@@ -135,6 +135,7 @@ def _sort_date(lake: Lake, table: Table, day: str, memory_mb: int) -> bool:
     assert delta is not None, "BUG: the table is gone"
     files = delta.file_uris(file_pruning_predicate=[("date", "=", day)])
     with duckdb.connect() as connection:
+        lake.connect(connection)
         connection.execute(f"set memory_limit = '{memory_mb}MB'")
         connection.execute("set timezone = 'UTC'")
         stored = {field.name for field in delta.schema().fields}
@@ -176,6 +177,7 @@ def _schema_problems(delta: DeltaTable, table: Table) -> Iterator[tuple[str, str
 
 def _file_problems(lake: Lake, table: Table, file: _File) -> Iterator[tuple[str, str]]:
     with duckdb.connect() as connection:
+        lake.connect(connection)
         connection.execute("set timezone = 'UTC'")
         try:
             given = {"file": f"{lake.root}/{table.name}/{file.path}", "date": file.date}
