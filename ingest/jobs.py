@@ -87,6 +87,7 @@ class JobsSource:
             seen |= {job.job_id: job for job in ended if job.job_id in known}
         for job in gone:
             seen.setdefault(job.job_id, msgspec.structs.replace(job, state="unknown"))
+        seen = {job_id: self._completed(job) for job_id, job in seen.items()}
         received_at_ns = self._clock.now_ns()
         changed = [job for job in seen.values() if _without_times(job) != self._said.get(job.job_id)]
         self._said = {job_id: _without_times(job) for job_id, job in seen.items()}
@@ -94,6 +95,11 @@ class JobsSource:
 
     async def close(self) -> None:
         """Nothing to stop."""
+
+    def _completed(self, job: Job) -> Job:
+        """Keep the GPUs of a job that has ended: Slurm forgets them with the allocation."""
+        before = self._said.get(job.job_id)
+        return msgspec.structs.replace(job, gpus=before.gpus) if before and job.gpus is None else job
 
     async def _ask(self, command: Sequence[str]) -> Mapping[str, Any]:
         """Run one command of Slurm and read its JSON."""
@@ -133,6 +139,7 @@ def jobs_of(answer: Mapping[str, Any], cluster: str, at_ns: int) -> list[Job]:
 def _job(entry: Mapping[str, Any], cluster: str, at_ns: int) -> Job:
     state = _state(entry)
     times = entry.get("time") or {}
+    nodes = tuple(_nodes(entry))
     ended = None if state in _OPEN else _at_ns(entry.get("end_time", times.get("end")))
     return Job(
         node=cluster,
@@ -141,10 +148,10 @@ def _job(entry: Mapping[str, Any], cluster: str, at_ns: int) -> Job:
         source=NAME,
         job_id=str(entry["job_id"]),
         state=state,
-        nodes=tuple(_nodes(entry)),
+        nodes=nodes,
         gpus=_gpus(entry),
         submitted_at_ns=_at_ns(entry.get("submit_time", times.get("submission"))),
-        started_at_ns=None if state == "pending" else _at_ns(entry.get("start_time", times.get("start"))),
+        started_at_ns=None if state == "pending" or not nodes else _at_ns(entry.get("start_time", times.get("start"))),
         ended_at_ns=ended,
         exit_code=None if state in _OPEN else _exit_code(entry.get("exit_code")),
         restarts=_number(entry.get("restart_cnt")),

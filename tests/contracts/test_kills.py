@@ -26,6 +26,7 @@ from ingest.spool import Spool
 from ingest.writer import Writer
 
 VICTIM = Path(__file__).parent.parent / "ingest" / "kill_victim.py"
+LONGER = 50 if os.environ.get("FOREWARN_TEST_LONG") else 1
 ROOT = VICTIM.parent.parent.parent
 
 
@@ -98,10 +99,10 @@ def assert_once(directory: Path, subscriber: Subscriber) -> None:
 
 
 def test_collector_and_writer_of_one_machine(tmp_path: Path) -> None:
-    """Twenty kills of a process that collects and writes, over one spool and one lake."""
+    """Twenty kills (a thousand in the long run) of a process that collects and writes, over one spool and one lake."""
     moments = random.Random(7)
     victim = Victim(tmp_path)
-    for _ in range(20):
+    for _ in range(20 * LONGER):
         victim.kill_after("direct", moments.uniform(0.05, 0.6))
     victim.close()
 
@@ -112,10 +113,10 @@ def test_collector_and_writer_of_one_machine(tmp_path: Path) -> None:
 
 @pytest.mark.kafka
 def test_collectors_and_writers_around_kafka(kafka: KafkaConnection, tmp_path: Path) -> None:
-    """Six kills of a collector and six of a writer, with a real broker between them."""
+    """Six kills of a collector and six of a writer (fifty times as many in the long run), with a real broker between them."""
     moments = random.Random(8)
     collector, writer = Victim(tmp_path, kafka.bootstrap, kafka.prefix), Victim(tmp_path, kafka.bootstrap, kafka.prefix)
-    for _ in range(6):
+    for _ in range(6 * LONGER):
         writing = threading.Thread(target=writer.kill_after, args=("write", moments.uniform(2.0, 3.5)))
         writing.start()
         collector.kill_after("collect", moments.uniform(1.0, 2.0))

@@ -80,6 +80,23 @@ def test_reads_a_job_of_24_11() -> None:
     assert (job.ended_at_ns, job.restarts, job.exit_code) == (1_749_999_200 * NS, None, None)
 
 
+def test_reads_what_a_real_slurm_said() -> None:
+    """A capture of 22.05.8: jobs running, failed, completed, pending and cancelled before they started."""
+    answer = msgspec.json.decode((Path(__file__).parent / "slurm" / "squeue_22_05_8.json").read_bytes())
+    found = {job.job_id: job for job in jobs_of(answer, "c1", AT)}
+
+    assert {job_id: (job.state, job.nodes, job.gpus, job.exit_code) for job_id, job in found.items()} == {
+        "1": ("running", ("gpu001", "gpu002"), 16, None),
+        "2": ("failed", ("gpu003",), None, 3),
+        "3": ("completed", ("gpu003",), None, 0),
+        "4": ("pending", (), None, None),
+        "5": ("pending", (), None, None),
+        "6": ("cancelled", (), None, 0),
+    }
+    assert {job_id for job_id, job in found.items() if job.started_at_ns} == {"1", "2", "3"}
+    assert (found["1"].checkpoint_interval_s, found["1"].tolerates_f) == (600.0, 1)
+
+
 def test_blank_values_are_missing_and_a_broken_job_hides_no_other() -> None:
     """Slurm's blank numbers become None; an entry that cannot be read is left out alone."""
     (job,) = jobs_of({"jobs": [{"nodes": "x"}, OLD | {"restart_cnt": 4294967294, "start_time": 0}, {"job_id": 1}]}, "c1", AT)
@@ -110,15 +127,15 @@ def script(directory: Path, name: str, *answers: object) -> tuple[str, ...]:
 
 
 async def test_says_a_job_again_only_when_it_has_changed(tmp_path: Path) -> None:
-    """The first read says the job, the second nothing, the third its new state at its own time."""
+    """The first read says the job, the second nothing, the third its new state; the GPUs that Slurm has forgotten by then are kept."""
     squeue = script(
         tmp_path, "squeue", {"jobs": [OLD]}, {"jobs": [OLD]}, {"jobs": [OLD | {"job_state": "COMPLETED", "end_time": 1_749_999_900}]}
     )
     source = JobsSource("c1", squeue=squeue, clock=ManualClock(AT))
 
-    said = [[(job.job_id, job.state, job.observed_at_ns) for job in await source.read(AT + n * NS)] for n in range(3)]
+    said = [[(job.gpus, job.state, job.observed_at_ns) for job in await source.read(AT + n * NS)] for n in range(3)]
 
-    assert said == [[("17", "running", AT)], [], [("17", "completed", AT + 2 * NS)]]
+    assert said == [[(16, "running", AT)], [], [(16, "completed", AT + 2 * NS)]]
 
 
 async def test_accounting_says_how_a_job_ended_that_has_left_the_queue(tmp_path: Path) -> None:

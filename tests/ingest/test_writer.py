@@ -194,6 +194,27 @@ def test_every_type_of_column_arrives_as_it_was_sent(tmp_path: Path) -> None:
     assert found == [(DAY // 1000 + 1, "blank", False, 2**63 - 1, 350.5, None, "A" * 26, 3, "2025-06-15")]
 
 
+def test_late_and_skewed_rows_lie_in_the_date_they_are_about_and_keep_both_times(tmp_path: Path) -> None:
+    """A row of forty days ago and one of a node whose clock is ahead are stored by their own time, with the time of their arrival."""
+    lake, day_ns = Lake(tmp_path / "lake"), 86_400 * 10**9
+    rows = [event(1), event(2, at=DAY - 40 * day_ns), event(3, at=DAY + 3 * day_ns)]
+    write(
+        lake, [Delivery("s", 0, "events", body("events", 0, *(msgspec.structs.replace(row, received_at_ns=DAY) for row in rows)))], tmp_path
+    )
+
+    with duckdb.connect() as connection:
+        lake.attach(connection, EVENTS)
+        found = connection.execute("select code, date, date_diff('day', observed_at, received_at) from events order by code").fetchall()
+    assert found == [(1, "2025-06-15", 0), (2, "2025-05-06", 40), (3, "2025-06-18", -3)]
+
+
+def test_the_same_reading_said_by_two_messages_is_two_rows(tmp_path: Path) -> None:
+    """What a source says twice is kept as it was said: only what the transport repeats is dropped."""
+    lake = Lake(tmp_path / "lake")
+    write(lake, [Delivery("s", n, "events", body("events", n, event(1))) for n in range(2)], tmp_path)
+    assert codes(lake) == [1, 1]
+
+
 def test_direct_bus_releases_the_spool_after_the_commit(tmp_path: Path) -> None:
     """On one machine the writer reads the collector's spool, and what is in the lake leaves the spool."""
     lake, spool = Lake(tmp_path / "lake"), Spool(tmp_path / "spool")
