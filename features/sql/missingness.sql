@@ -1,7 +1,7 @@
 -- The health of the telemetry itself: polls that are missing, age, latency, and a GPU that is silent while its node's others speak.
 --
--- Precursor of fell_off_bus and gsp, where the numbers stay calm and the telemetry goes. Expected polls are the fleet's median of the
--- same window and source, so that an outage of a collector or of the whole fleet marks nobody.
+-- Precursor of fell_off_bus and gsp, where the numbers stay calm and the telemetry goes. Expected polls are the median of
+-- the same window and source over all GPUs that spoke in the last day, so that an outage of a collector or of the whole fleet marks nobody.
 -- Grain: one row per (as_of, gpu_uuid), of every unit. Inputs: window_sums, units. Output: the features of family missingness.
 with sums as (
     select
@@ -27,8 +27,8 @@ peers as (
         as_of,
         gpu_uuid,
         sums.* exclude (as_of, gpu_uuid),
-        nullif(median(polls_1h) over (partition by as_of, source), 0) as usual_1h,
-        nullif(median(polls_24h) over (partition by as_of, source), 0) as usual_24h,
+        nullif(median(polls_1h) filter (polls_24h > 0) over (partition by as_of, source), 0) as usual_1h,
+        nullif(median(polls_24h) filter (polls_24h > 0) over (partition by as_of, source), 0) as usual_24h,
         median(coalesce(polls_1h, 0)) over (partition by as_of, unit.node) as node_1h
     from units as unit
     left join sums using (as_of, gpu_uuid)

@@ -9,7 +9,9 @@ with stays as (
         domain,
         greatest(observed_at, received_at) as since,
         coalesce(
-            lead(greatest(observed_at, received_at)) over (partition by node, kind order by observed_at, received_at),
+            min(greatest(observed_at, received_at)) over (
+                partition by node, kind order by observed_at, received_at rows between 1 following and unbounded following
+            ),
             'infinity'::timestamptz
         ) as until
     from topology

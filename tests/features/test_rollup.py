@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from features import engine, rollup
 from features.buckets import GPU_ROLLUPS_1D, GPU_ROLLUPS_1H, GPU_ROLLUPS_5M, NODE_ROLLUPS_1H
-from features.rollup import roll_up
+from features.rollup import Rollup, roll_up
 from ingest.lake import Lake
 from ingest.schema import CHASSIS_READINGS, GPU_SAMPLES
 
@@ -54,7 +54,7 @@ def test_only_closed_buckets_are_rolled_up(lake: Lake, sampled: Callable[..., No
 def test_a_silent_fleet_is_waited_for_no_longer_than_patience(lake: Lake, sampled: Callable[..., None], at: At) -> None:
     """Without telemetry the watermark goes on, so that silence is seen."""
     sampled((0, 2))
-    assert roll_up(lake, at(5), patience=timedelta(minutes=30)).watermark == at(4, 30)
+    assert Rollup(lake, patience=timedelta(minutes=30)).run(at(5)).watermark == at(4, 30)
 
 
 def test_pieces_give_what_one_run_gives(tmp_path: Path, lake: Lake, sampled: Callable[..., None], read: Read, at: At) -> None:
@@ -144,7 +144,7 @@ def test_samples_later_than_the_limit_stay_raw(lake: Lake, put: Any, read: Read,
     roll_up(lake, at(11))
     put(GPU_SAMPLES, [{"gpu_uuid": "g", "observed_at": at(1, 30), "received_at": at(12), "temp_c": 50.0}])
     put(GPU_SAMPLES, [{"gpu_uuid": "g", "observed_at": at(12, 1), "temp_c": 50.0}])
-    roll_up(lake, at(12, 1), late_by=timedelta(hours=6))
+    Rollup(lake, late_by=timedelta(hours=6)).run(at(12, 1))
     assert sum(row["polls"] for row in read(GPU_ROLLUPS_1H)) == 12
 
 
