@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import TracebackType
+from typing import Self
 
 import pyarrow as pa
 
@@ -71,7 +72,7 @@ class FeatureBuilder:
         self._connection.register("not_hardware", pa.table({"mode": sorted(NOT_HARDWARE)}))
         self._read: dict[str, int | None] = {}
 
-    def __enter__(self) -> FeatureBuilder:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

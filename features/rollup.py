@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
+from typing import Self
 
 from features import engine
 from features.buckets import GPU_ROLLUPS_1D, GPU_ROLLUPS_1H, GPU_ROLLUPS_5M, NODE_ROLLUPS_1H
@@ -82,7 +83,7 @@ class Rollup:
         self._parts: dict[str, int] = {}
         self._late_parts: dict[str, int] = {}
 
-    def __enter__(self) -> Rollup:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
