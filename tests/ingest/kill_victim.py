@@ -29,8 +29,9 @@ FOR_EVER = threading.Event()
 def spool_numbered_rows(spool: Spool, directory: Path) -> None:
     """Put rows that carry a number of their own, and note each number that was taken."""
     acknowledged = os.open(directory / "acknowledged", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    first = int.from_bytes(os.urandom(5)) << 20  # a process id comes again after some thousand kills
     for count in itertools.count():
-        number = os.getpid() * 1_000_000 + count
+        number = first + count
         node = f"n{count % 3}"
         common = {"node": node, "observed_at_ns": DAY + count, "received_at_ns": DAY, "source": "test"}
         if count % 2:
