@@ -193,7 +193,7 @@ def _bmc_sources(config: Config, clock: Clock) -> list[Source]:
         bmc.node: RedfishTarget(url=bmc.url, username=bmc.username, password=secret(bmc.password_file), verify=bmc.verify, ca=bmc.ca_file)
         for bmc in config.collect.redfish
     }
-    return [RedfishSource(targets, clock=clock, poll_interval_s=config.collect.chassis_interval_s, catalogue=_catalogue_of(config))]
+    return [RedfishSource(targets, clock=clock, poll_interval_s=config.collect.chassis_interval_s, catalogue=config.collect.xid_catalogue)]
 
 
 def _job_sources(config: Config, clock: Clock) -> list[Source]:

@@ -11,13 +11,13 @@ import structlog
 
 def configure_logs() -> None:
     """Send every log line of this process to standard error."""
-    shared = [
+    shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="ts"),
     ]
     rendered: list[Any] = [structlog.dev.ConsoleRenderer()] if sys.stderr.isatty() else [structlog.processors.format_exc_info, _as_json]
-    structlog.configure(processors=[*shared, *rendered], logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    structlog.configure(processors=[*shared, *rendered], logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
 
 
 def _as_json(_logger: Any, _method: str, event: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import duckdb
 
@@ -17,7 +18,7 @@ from ingest.schema import EVENTS, Event
 
 _DAY_NS = 86_400 * NS
 _RE_READ = "kernel_log"
-_HELD = f"select node, boot_id, kernel_seq, code, detail, epoch_us(observed_at) from events where source = '{_RE_READ}'"
+_HELD = f"select node, boot_id, kernel_seq, code, detail, epoch_us(observed_at) as at_us from events where source = '{_RE_READ}'"
 
 
 class KnownEvents:
@@ -41,7 +42,7 @@ class KnownEvents:
         day = event.observed_at_ns // _DAY_NS
         if day not in self._days:
             self._read(day)
-        identity = _identity(event.node, event.boot_id, event.kernel_seq, event.code, event.detail, event.observed_at_ns // 1000)
+        identity = _identity((event.node, event.boot_id, event.kernel_seq, event.code, event.detail, event.observed_at_ns // 1000))
         if identity in self._known:
             return False
         self._known.add(identity)
@@ -51,11 +52,12 @@ class KnownEvents:
         date = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=day)
         with duckdb.connect() as connection:
             self._lake.attach(connection, EVENTS, since=date, until=date)
-            self._known.update(_identity(*row) for row in connection.execute(_HELD).fetchall())
+            self._known.update(_identity(row) for row in connection.execute(_HELD).fetchall())
         self._days.add(day)
 
 
-def _identity(node: str, boot_id: str | None, kernel_seq: int | None, code: int | None, detail: str | None, observed_us: int) -> Hashable:
+def _identity(record: tuple[Any, ...]) -> Hashable:
+    node, boot_id, kernel_seq, code, detail, observed_us = record
     if boot_id is not None and kernel_seq is not None:
         return node, boot_id, kernel_seq, code
     return node, observed_us, code, detail
