@@ -4,10 +4,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from emulators.exporter_quirks import Quirks
 from ingest.exporter_node import ExporterNode
 from ingest.schema import InventoryRow
 from tests.ingest.test_exporter_node import UUIDS, Site, events, samples, states
+
+
+@pytest.fixture
+def site() -> Site:
+    """Make a node whose page is read."""
+    return Site()
 
 
 def hide(*numbers: int) -> Callable[[Site], None]:
