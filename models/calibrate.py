@@ -26,6 +26,9 @@ from models.survival import Floats, bin_widths, logit
 Kind = Literal["none", "shift", "platt", "isotonic"]
 _STRATA = (0.9, 0.97, 0.99)  # quantiles of the hazard between which units count as scored alike
 _PRIOR_FAILURES = 5.0  # a bin or stratum with fewer failures follows the whole
+_FAILURES_PER_BLOCK = 30
+_LEAST_SLOPE = 0.05
+_FAR = 30.0  # log hazards do not reach so far beyond the curve
 
 
 class Curve(msgspec.Struct, frozen=True):
@@ -139,17 +142,30 @@ def platt_slope(log_hazard: Floats, periods: Periods) -> float:
 
 
 def isotonic_curves(log_hazard: Floats, periods: Periods, bins: int) -> tuple[Curve, ...]:
-    """Fit per bin the monotone rate of maximum Poisson likelihood: failures per exposure, pooled by adjacent violators."""
-    return tuple(_isotonic_curve(log_hazard[periods.bin == k], periods, periods.bin == k) for k in range(bins))
+    """Fit per bin a monotone curve through blocks of like hazard, each with some thirty failures; beyond its ends it is a shift.
+
+    The curve always rises a little, so that calibration makes no ties, and a block without failures is not taken for one without risk.
+    """
+    return tuple(_curve(log_hazard[periods.bin == k], periods, periods.bin == k) for k in range(bins))
 
 
-def _isotonic_curve(log_hazard: Floats, periods: Periods, is_bin: NDArray[np.bool_]) -> Curve:
-    exposure = periods.exposure_h[is_bin] * periods.weight[is_bin]
-    failed = periods.failed[is_bin] * periods.weight[is_bin]
-    rate = IsotonicRegression(out_of_bounds="clip").fit(log_hazard, failed / exposure, sample_weight=exposure)
-    floor = 0.5 / exposure.sum()
-    knots, values = rate.X_thresholds_, np.log(np.maximum(rate.y_thresholds_, floor))
-    return Curve(tuple(float(x) for x in knots), tuple(float(y) for y in values))
+def _curve(log_hazard: Floats, periods: Periods, is_bin: NDArray[np.bool_]) -> Curve:
+    failed = periods.failed[is_bin]
+    weight = periods.weight[is_bin]
+    expected = np.exp(log_hazard) * periods.exposure_h[is_bin] * weight
+    blocks = max(1, int(failed.sum() // _FAILURES_PER_BLOCK))
+    edges = np.unique(np.quantile(log_hazard[failed], np.linspace(0, 1, blocks + 1)[1:-1])) if blocks > 1 else np.zeros(0)
+    block = np.searchsorted(edges, log_hazard)
+    of_block = np.bincount(block, weights=expected, minlength=len(edges) + 1)
+    observed = np.bincount(block, weights=failed * weight, minlength=len(edges) + 1)
+    middle = np.bincount(block, weights=expected * log_hazard, minlength=len(edges) + 1) / of_block
+    overall = (observed.sum() + _PRIOR_FAILURES) / (of_block.sum() + _PRIOR_FAILURES)
+    told = middle + np.log((observed + _PRIOR_FAILURES) / (of_block + _PRIOR_FAILURES / overall))
+    rising = IsotonicRegression().fit_transform(middle, told, sample_weight=observed + _PRIOR_FAILURES)
+    rising = np.maximum.accumulate(rising - _LEAST_SLOPE * middle) + _LEAST_SLOPE * middle
+    x = np.concatenate([[middle[0] - _FAR], middle, [middle[-1] + _FAR]])
+    y = np.concatenate([[rising[0] - _FAR], rising, [rising[-1] + _FAR]])
+    return Curve(tuple(float(v) for v in x), tuple(float(v) for v in y))
 
 
 def interval_bands(cumulative: Floats, calibrated: Floats, periods: Periods, rows_per_failure: float) -> tuple[Band, ...]:
