@@ -118,6 +118,7 @@ _HISTORY = _family(
     ("memory_failures_life", "count", "", "memory failures of the GPU"),
     ("nvlink_failures_life", "count", "", "NVLink failures of the GPU"),
     ("bus_failures_life", "count", "", "times the GPU fell off the bus"),
+    ("node_failures_180d", "count", "P180D", "failures of its node's other parts, those that have left included"),
     ("failure_age_d", "d", "", "time since the GPU's last failure"),
     ("repair_age_d", "d", "", "time since the GPU's last repair"),
     ("seat_age_d", "d", "", "time in this seat"),
@@ -165,19 +166,22 @@ _NODE_GPUS = _family(
     ("temp_max_24h_c", "°C", "P1D", "hottest of its GPUs"),
 )  # fmt: skip
 _DOMAIN_ROWS: tuple[Row, ...] = (
-    ("fleet_rate_90d", "1/d", "P90D", "failures per unit-day of the fleet"),
-    ("chassis_rate_90d", "1/d", "P90D", "failures per unit-day in its chassis, without its own"),
-    ("rack_rate_90d", "1/d", "P90D", "failures per unit-day in its rack, without its own"),
-    ("leaf_rate_90d", "1/d", "P90D", "failures per unit-day under its leaf switch, without its own"),
-    ("power_rate_90d", "1/d", "P90D", "failures per unit-day on its power shelf, without its own"),
-    ("position_rate_90d", "1/d", "P90D", "failures per unit-day of nodes in the same position, without its own"),
-    ("slot_rate_90d", "1/d", "P90D", "failures per unit-day of GPUs in the same slot, without its own"),
-    ("lot_rate_90d", "1/d", "P90D", "failures per unit-day of its manufacturing lot, without its own"),
-    ("rack_rate_7d", "1/d", "P7D", "failures per unit-day in its rack, without its own"),
-    ("power_rate_7d", "1/d", "P7D", "failures per unit-day on its power shelf, without its own"),
+    ("fleet_rate_90d", "1/d", "P90D", "failures per unit-day of the fleet, without its own"),
+    ("chassis_risk_90d", "ratio", "P90D", "failures of the others in its chassis against the fleet's rate"),
+    ("rack_risk_90d", "ratio", "P90D", "failures of the others in its rack against the fleet's rate"),
+    ("leaf_risk_90d", "ratio", "P90D", "failures of the others under its leaf switch against the fleet's rate"),
+    ("power_risk_90d", "ratio", "P90D", "failures of the others on its power shelf against the fleet's rate"),
+    ("position_risk_90d", "ratio", "P90D", "failures in nodes of the same position against the fleet's rate"),
+    ("slot_risk_90d", "ratio", "P90D", "failures of GPUs in the same slot against the fleet's rate"),
+    ("lot_risk_90d", "ratio", "P90D", "failures of the others of its manufacturing lot against the fleet's rate"),
+    ("chassis_risk_365d", "ratio", "P365D", "failures of the others in its chassis against the fleet's rate"),
+    ("rack_risk_365d", "ratio", "P365D", "failures of the others in its rack against the fleet's rate"),
+    ("position_risk_365d", "ratio", "P365D", "failures in nodes of the same position against the fleet's rate"),
+    ("rack_risk_7d", "ratio", "P7D", "failures of the others in its rack against the fleet's rate"),
+    ("power_risk_7d", "ratio", "P7D", "failures of the others on its power shelf against the fleet's rate"),
 )
 _DOMAINS = _family("domain", "gpu", _ANY_GPU, *_DOMAIN_ROWS)
-_NODE_DOMAINS = _family("domain", "node", (*_HOST, *_ANY_GPU), *(row for row in _DOMAIN_ROWS if row[0] != "slot_rate_90d"))
+_NODE_DOMAINS = _family("domain", "node", (*_HOST, *_ANY_GPU), *(row for row in _DOMAIN_ROWS if row[0] != "slot_risk_90d"))
 
 FEATURES: tuple[Feature, ...] = (
     *_ECC, *_NVLINK, *_THROTTLING, *_THERMAL, *_POWER, *_PCIE, *_MISSINGNESS, *_HISTORY, *_DOMAINS,

@@ -29,8 +29,8 @@ where least(telemetry_age_s, ecc_ce_age_h, failure_age_d, seat_age_d) < 0
 union all
 select 'a rate below zero', as_of, unit
 from (
-    select as_of, gpu_uuid as unit, chassis_rate_90d, rack_rate_90d, lot_rate_90d from gpu_features
+    select as_of, gpu_uuid as unit, chassis_risk_90d, rack_risk_90d, lot_risk_90d from gpu_features
     union all
-    select as_of, node, chassis_rate_90d, rack_rate_90d, lot_rate_90d from node_features
+    select as_of, node, chassis_risk_90d, rack_risk_90d, lot_risk_90d from node_features
 )
-where least(chassis_rate_90d, rack_rate_90d, lot_rate_90d) < 0
+where least(chassis_risk_90d, rack_risk_90d, lot_risk_90d) < 0

@@ -19,6 +19,15 @@ with past as (
     join subjects as subject on subject.board = failed.board and failure.known_at <= subject.as_of
     group by subject.as_of, subject.unit
 ),
+neighbours as (
+    select subject.as_of, subject.unit, count(*) as node_failures_180d
+    from failures as failure
+    join subjects as subject using (node)
+    where failure.known_at <= subject.as_of
+      and failure.happened_at > subject.as_of - interval 180 days
+      and failure.unit <> subject.unit
+    group by subject.as_of, subject.unit
+),
 mended as (
     select subject.as_of, subject.unit, hours_between(max(repair.happened_at), subject.as_of) / 24 as repair_age_d
     from repairs as repair
@@ -47,6 +56,7 @@ select
     coalesce(memory_failures_life, 0) as memory_failures_life,
     coalesce(nvlink_failures_life, 0) as nvlink_failures_life,
     coalesce(bus_failures_life, 0) as bus_failures_life,
+    coalesce(node_failures_180d, 0) as node_failures_180d,
     failure_age_d,
     repair_age_d,
     hours_between(inserted_at, as_of) / 24 as seat_age_d,
@@ -58,5 +68,6 @@ select
 from subjects
 cross join (select count(*) > 0 as has_events from event_bursts)
 left join past using (as_of, unit)
+left join neighbours using (as_of, unit)
 left join mended using (as_of, unit)
 left join said using (as_of, unit)

@@ -22,7 +22,7 @@ select
     chassis.* exclude (as_of, node),
     past.* exclude (as_of, node),
     gpus.* exclude (as_of, node),
-    domain.* exclude (as_of, unit, slot_rate_90d)
+    domain.* exclude (as_of, unit, slot_risk_90d)
 from nodes as node
 left join chassis using (as_of, node)
 left join node_history as past using (as_of, node)

@@ -2,7 +2,7 @@
 --
 -- An interval ends when the unit's next move became known; an open seat ends at infinity. An insert that repeats where the unit is already
 -- (a collector that was started again) is no move. A unit is a GPU, or the node itself in fleets that are known by their nodes.
---
+-- Where no lot is given it is the head of a 13-digit board serial number: factory, week and year.
 -- Grain: one row per seat taken. Inputs: inventory. Output: unit, gpu_uuid, node, board (serial, where known: history follows it),
 -- slot, lot, pci, inserted_at, known_at, left_at, until (when that was known).
 with stream as (
@@ -33,7 +33,7 @@ select
     node,
     coalesce(serial, unit) as board,
     slot,
-    lot,
+    coalesce(lot, nullif(regexp_extract(coalesce(serial, gpu_uuid), '^(\d{7})\d{6}$', 1), '')) as lot,
     pci,
     observed_at as inserted_at,
     known_at,

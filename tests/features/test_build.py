@@ -129,7 +129,8 @@ def test_without_telemetry_features_are_unknown_and_never_zero(lake: Lake, put: 
     assert by_unit["g0"]["memory_failures_life"] == 1
     assert by_unit["g0"]["failure_age_d"] == 26
     assert by_unit["g1"]["failures_life"] == 0
-    assert by_unit["g1"]["rack_rate_90d"] == pytest.approx(1 / (2 * 28))
+    assert by_unit["g1"]["fleet_rate_90d"] == pytest.approx(1 / (2 * 28))
+    assert by_unit["g1"]["rack_risk_90d"] == pytest.approx((4 + 1) / (4 + 2 / 3))
     needs_telemetry = [f.name for f in FEATURES if f.scope == "gpu" and f.family not in ("history", "domain")]
     assert {name for name in needs_telemetry if any(row[name] is not None for row in by_unit.values())} == set()
     assert nodes.num_rows == 3
