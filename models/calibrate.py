@@ -94,25 +94,46 @@ def mature(rows: pl.DataFrame, horizons_h: Sequence[float], now: datetime, label
 
 
 def calibrate(hazard_per_h: Floats, rows: pl.DataFrame, periods: Periods, horizons_h: Sequence[float]) -> Calibrator:
-    """Choose and fit the calibrator: below 50 failures a shift, to 500 Platt's slope too, above that an isotonic curve.
+    """Choose and fit the calibrator: below 50 failures a shift, from there Platt's slope too, above 500 a curve where it pays.
 
-    `hazard_per_h` has axes (landmark, mode, bin); `periods` are mature rows of these landmarks.
+    `hazard_per_h` has axes (landmark, mode, bin); `periods` are mature rows of these landmarks. A curve pays when, fitted to the older
+    half of the landmarks, it says more about the newer half than the slope does: a fleet that changes punishes what fits too closely.
     """
     failures = rows[np.unique(periods.landmark[periods.failed])]["failure"].n_unique() if periods.failed.any() else 0
     total = hazard_per_h.sum(axis=1)[periods.landmark, periods.bin]
     if failures == 0 or not (total > 0).all():
         return NO_CALIBRATION
-    bins = hazard_per_h.shape[2]
     per_failure = max(1.0, float((periods.weight * periods.failed).sum()) / failures)
-    slope = platt_slope(np.log(total), periods) if failures >= 50 else 1.0
-    curves = isotonic_curves(np.log(total), periods, bins) if failures > 500 else ()
-    kind: Kind = "isotonic" if curves else "platt" if failures >= 50 else "shift"
-    shifts = bin_shifts(slope * np.log(total), periods, bins, per_failure)
-    fitted = Calibrator(kind=kind, slope=slope, shifts=shifts, curves=curves, failures=failures)
+    bins, log_total = hazard_per_h.shape[2], np.log(total)
+    fitted = _fit_kind("shift" if failures < 50 else "platt", log_total, periods, bins, per_failure)
+    if failures > 500 and _curve_pays(log_total, periods, rows, bins, per_failure):
+        fitted = _fit_kind("isotonic", log_total, periods, bins, per_failure)
     calibrated = fitted.apply(hazard_per_h)
     cumulative = (calibrated.sum(axis=1) * bin_widths(horizons_h)).sum(axis=1)
     bands = interval_bands(cumulative, calibrated, periods, per_failure)
-    return msgspec.structs.replace(fitted, bands=bands)
+    return msgspec.structs.replace(fitted, bands=bands, failures=failures)
+
+
+def _fit_kind(kind: Kind, log_total: Floats, periods: Periods, bins: int, per_failure: float) -> Calibrator:
+    slope = 1.0 if kind == "shift" else platt_slope(log_total, periods)
+    curves = isotonic_curves(log_total, periods, bins) if kind == "isotonic" else ()
+    return Calibrator(kind=kind, slope=slope, shifts=bin_shifts(slope * log_total, periods, bins, per_failure), curves=curves)
+
+
+def _curve_pays(log_total: Floats, periods: Periods, rows: pl.DataFrame, bins: int, per_failure: float) -> bool:
+    at = rows["as_of"].dt.epoch("us").to_numpy()[periods.landmark]
+    is_older = at <= np.median(at)
+    older, newer = (periods.take(half, periods.weight) for half in (is_older, ~is_older))
+    if any(not half.failed[half.bin == k].any() for half in (older, newer) for k in range(bins)):
+        return False
+    loss: dict[Kind, float] = {}
+    for kind in ("platt", "isotonic"):
+        one_unit_per_row = np.zeros((len(newer.bin), 1, bins))
+        one_unit_per_row[np.arange(len(newer.bin)), 0, newer.bin] = np.exp(log_total[~is_older])
+        fitted = _fit_kind(kind, log_total[is_older], older, bins, per_failure).apply(one_unit_per_row)
+        rate = fitted[np.arange(len(newer.bin)), 0, newer.bin]
+        loss[kind] = float((newer.weight * (rate * newer.exposure_h - newer.failed * np.log(rate))).sum())
+    return loss["isotonic"] < loss["platt"]
 
 
 def bin_shifts(log_hazard: Floats, periods: Periods, bins: int, rows_per_failure: float) -> tuple[float, ...]:

@@ -1,5 +1,7 @@
 """Calibration brings hazards to the observed level, never lets a longer horizon shrink, and says how sure it is."""
 
+from datetime import UTC, datetime, timedelta
+
 import numpy as np
 import polars as pl
 import pytest
@@ -33,7 +35,14 @@ def simulate(failures: int, seed: int = 0, slope: float = 1.0, factor: float = 1
     told = np.exp((np.log(true) - np.log(true).mean()) / slope + np.log(true).mean()) / factor
     at = rng.exponential(1 / true)
     has_failed = at <= 24
-    rows = pl.DataFrame({"followed_h": np.where(has_failed, at, 24.0), "failure": np.arange(n)})
+    days = rng.integers(0, 40, n)
+    rows = pl.DataFrame(
+        {
+            "as_of": [datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=int(d)) for d in days],
+            "followed_h": np.where(has_failed, at, 24.0),
+            "failure": np.arange(n),
+        }
+    )
     exposure = np.stack([np.minimum(at, 6), np.clip(at, 6, 24) - 6], axis=1)
     failed = np.stack([at <= 6, (at > 6) & has_failed], axis=1)
     landmark, in_bin = np.nonzero(exposure > 0)
@@ -58,11 +67,22 @@ def test_interval_of_observed_over_expected(check):
     assert poisson_ratio_interval(0, 3)[0] == 0.0
 
 
-@pytest.mark.parametrize(("failures", "kind"), [(30, "shift"), (200, "platt"), (2000, "isotonic")])
+@pytest.mark.parametrize(("failures", "kind"), [(30, "shift"), (200, "platt"), (2000, "platt")])
 def test_the_calibrator_fits_the_number_of_failures(failures, kind):
-    """Below 50 a shift, to 500 a slope, above that a curve."""
+    """Below 50 a shift, from there a slope; where hazards are only scaled a curve pays nothing, however many failures there are."""
     hazard, rows, periods, _ = simulate(failures)
     assert calibrate(hazard, rows, periods, HORIZONS).kind == kind
+
+
+def test_a_bent_curve_is_straightened():
+    """Hazards squeezed at the top get a curve where there are failures enough, and the top comes back to its level."""
+    hazard, rows, periods, true = simulate(3000)
+    cap = np.quantile(hazard, 0.6)
+    bent = np.where(hazard > cap, cap * (hazard / cap) ** 0.3, hazard)
+    calibrator = calibrate(bent, rows, periods, HORIZONS)
+    assert calibrator.kind == "isotonic"
+    top = true > np.quantile(true, 0.8)
+    assert calibrator.apply(bent)[top, 0, 1].sum() / true[top].sum() == pytest.approx(1.0, abs=0.15)
 
 
 @pytest.mark.parametrize("failures", [30, 300, 2000])
