@@ -14,10 +14,11 @@ import numpy as np
 import polars as pl
 
 from models.calibrate import poisson_ratio_interval
+from models.censored import ReliabilityBin, auc_at, brier_skill, reliability_curve
 from models.early_warning import AlertRule, EarlyWarning, judge
 from models.periods import Periods, expand, outcomes, spacing_h
 from models.ranking import Figure, Ranking, interval, resampled_weights
-from models.survival import Floats, failure_probability, kaplan_meier
+from models.survival import Floats, failure_probability
 
 SHARES = (0.01, 0.05)
 DRAWS = 200
@@ -40,7 +41,9 @@ class HorizonFigures(msgspec.Struct, frozen=True, kw_only=True):
     observed: float
     observed_over_expected: Figure
     brier_skill: float | None
+    auc_censored: float | None  # AUC with those that left before the horizon weighted for
     bits_per_failure: float | None
+    reliability: tuple[ReliabilityBin, ...] = ()  # of the model only
 
 
 class WarningFigures(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,6 +120,8 @@ def _at_horizon(
         observed=observed,
         observed_over_expected=ratio_figure(observed, expected, failures),
         brier_skill=brier_skill(rows, probability, horizon),
+        auc_censored=auc_at(rows, probability, horizon),
+        reliability=reliability_curve(rows, probability, horizon) if weights is not None else (),
         bits_per_failure=bits_per_failure(hazard, periods, k),
     )
 
@@ -166,27 +171,6 @@ def bits_per_failure(hazard: Floats, periods: Periods, last_bin: int) -> float |
         return None
     gain = (weight[failed] * np.log(rate[failed] / constant)).sum() - (weight * (rate - constant) * exposure).sum()
     return float(gain / count / np.log(2))
-
-
-def brier_ipcw(time: Floats, event: Floats, survival_at: Floats, horizon: float) -> float:
-    """Give the Brier score of survival predictions at a horizon, weighted for censoring."""
-    censoring = kaplan_meier(time, 1 - event)
-    failed = (time <= horizon) & (event > 0)
-    alive = time > horizon
-    weight = np.zeros(len(time))
-    weight[failed] = 1 / np.maximum(censoring.at(time[failed], left=True), 1e-9)
-    weight[alive] = 1 / np.maximum(censoring.at(np.array([horizon])), 1e-9)
-    return float((weight * np.where(failed, survival_at**2, (1 - survival_at) ** 2)).mean())
-
-
-def brier_skill(rows: pl.DataFrame, probability: Floats, horizon_h: float) -> float | None:
-    """Give 1 - Brier/Brier of the right constant probability; 0 is no better than the base rate."""
-    time, event = rows["followed_h"].to_numpy(), rows["failed_as"].is_not_null().to_numpy().astype(float)
-    if not (event * (time <= horizon_h)).any():
-        return None
-    constant = float(kaplan_meier(time, event).at(np.array([horizon_h]))[0])
-    reference = brier_ipcw(time, event, np.full(len(time), constant), horizon_h)
-    return 1 - brier_ipcw(time, event, 1 - probability, horizon_h) / reference if reference > 0 else None
 
 
 def _warn(rows: pl.DataFrame, hazards: Mapping[str, Floats], name: str, horizons_h: Sequence[float], rule: AlertRule) -> WarningFigures:

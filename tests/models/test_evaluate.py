@@ -8,10 +8,10 @@ import polars as pl
 import pytest
 
 from models.card import write_card
+from models.censored import auc_at, brier_ipcw, reliability_curve
 from models.early_warning import AlertRule
 from models.evaluate import (
     bits_per_failure,
-    brier_ipcw,
     evaluate_level,
     evaluate_warning,
     expected_and_observed,
@@ -21,6 +21,7 @@ from models.evaluate import (
 )
 from models.fitting import Settings, fit_model
 from models.periods import expand
+from models.ranking import auroc
 from models.survival import kaplan_meier
 from models.trial import judge_recipe
 
@@ -57,6 +58,30 @@ def survivors(n=30_000, rate=0.002, seed=0, followed=24.0):
             "weight": np.ones(n),
         }
     )
+
+
+def test_auc_without_censoring_is_the_plain_one():
+    """Where everybody was followed, weighting changes nothing; where some left it still ranks a perfect score at one."""
+    rows = survivors(3000, rate=0.02)
+    score = 1 / rows["followed_h"].to_numpy()
+    assert auc_at(rows, score, 6.0) == pytest.approx(1.0, abs=1e-3)
+    followed = rows.filter(pl.col("ended_by") != "removed")
+    noise = np.random.default_rng(3).random(len(followed))
+    plain = auroc(noise, followed["failed_as"].is_not_null() & (followed["followed_h"] <= 20))
+    assert auc_at(followed, noise, 20.0) == pytest.approx(plain, abs=1e-6)
+
+
+def test_reliability_of_the_right_probability():
+    """Two groups at .2 and .02 per day come out where they were predicted, although a third left half-way."""
+    low, high = (
+        survivors(20_000, rate=0.02 / 24, seed=1),
+        survivors(20_000, rate=0.2 / 24, seed=2).with_columns(failure=pl.col("failure") + 50_000),
+    )
+    rows = pl.concat([low, high])
+    p = np.repeat([1 - np.exp(-0.02), 1 - np.exp(-0.2)], 20_000)
+    curve = reliability_curve(rows, p, 24.0, bins=2)
+    assert [round(b.predicted, 4) for b in curve] == [0.0198, 0.1813]
+    assert all(b.low < b.predicted < b.high for b in curve)
 
 
 def test_expected_over_observed_is_not_biased_by_censoring():
