@@ -140,9 +140,7 @@ class ChassisReading(Observed, frozen=True, kw_only=True, omit_defaults=True):
     quality: Annotated[str | None, Means("code when the reading is not ok")] = None
     time_quality: Annotated[
         str | None,
-        Means(
-            "why observed_at is not simply the BMC's own time: zone_missing, clock_unset, clock_skew, time_invalid (with its text), time_absent"
-        ),
+        Means("why observed_at is not the BMC's own time: zone_missing, clock_unset, clock_skew, time_invalid (and its text), time_absent"),
     ] = None
 
 

@@ -1,0 +1,34 @@
+"""Which modules take longer than a quick check may: they run with `make test`, not with `make check`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+SLOW = (
+    "alerting/test_scenarios.py",
+    "contracts/test_kills.py",
+    "emulators/nvml/",
+    "emulators/test_bmc_judges.py",
+    "emulators/test_faults.py",
+    "emulators/test_fleet.py",
+    "emulators/test_frailty.py",
+    "emulators/test_history.py",
+    "emulators/test_parity.py",
+    "features/test_build.py",
+    "features/test_rollup.py",
+    "fuzz/",
+    "ingest/nvml/",
+    "ingest/redfish/test_polls.py",
+    "ingest/redfish/test_stream.py",
+    "models/test_evaluate.py",
+    "models/test_train_and_score.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of slow modules."""
+    for item in items:
+        if item.path.relative_to(Path(__file__).parent).as_posix().startswith(SLOW):
+            item.add_marker(pytest.mark.slow)
