@@ -56,7 +56,8 @@ compared as (
         lag(observed_at) over chain as observed_before,
         lag(if(coalesce(energy_mj_total, pcie_replay_total, hw_thermal_ns_total) is null, null, observed_at) ignore nulls) over chain
             as hot_before,
-        lag(if(coalesce(ecc_ce_volatile_total, nvlink_crc_total, pcie_correctable_total) is null, null, observed_at) ignore nulls) over chain
+        lag(if(coalesce(ecc_ce_volatile_total, nvlink_crc_total, pcie_correctable_total) is null, null,
+            observed_at) ignore nulls) over chain
             as warm_before,
         lag(boot ignore nulls) over chain as boot_before,
         lag(epoch ignore nulls) over chain as epoch_before,
@@ -95,7 +96,8 @@ steps as (
     select
         judged.*,
         coalesce(len(list_filter(reset_times, lambda began: began > hot_before and began <= observed_at)) > 0, false) as is_reset_since_hot,
-        coalesce(len(list_filter(reset_times, lambda began: began > warm_before and began <= observed_at)) > 0, false) as is_reset_since_warm,
+        coalesce(len(list_filter(reset_times, lambda began: began > warm_before and began <= observed_at)) > 0, false)
+            as is_reset_since_warm,
         growth(sram_ce_volatile_total, before_sram_ce_volatile_total, is_reset_since_warm) as sram_ce,
         growth(sram_ue_volatile_total, before_sram_ue_volatile_total, is_reset_since_warm) as sram_ue,
         coalesce(
@@ -110,7 +112,8 @@ steps as (
         ) as ecc_ue,
         growth(remapped_rows_ce_total, before_remapped_rows_ce_total, false) as remapped_ce,
         growth(remapped_rows_ue_total, before_remapped_rows_ue_total, false) as remapped_ue,
-        coalesce(remapped_ce + remapped_ue, remapped_ce, remapped_ue, growth(retired_pages_total, before_retired_pages_total, false)) as remapped_rows,
+        coalesce(remapped_ce + remapped_ue, remapped_ce, remapped_ue, growth(retired_pages_total, before_retired_pages_total, false))
+            as remapped_rows,
         growth(nvlink_crc_total, before_nvlink_crc_total, is_reset_since_warm) as nvlink_crc,
         growth(nvlink_replay_total, before_nvlink_replay_total, is_reset_since_warm) as nvlink_replay,
         growth(nvlink_recovery_total, before_nvlink_recovery_total, is_reset_since_warm) as nvlink_recovery

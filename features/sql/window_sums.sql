@@ -30,13 +30,15 @@ sums as (
         gpu_uuid,
         source,
         count(*) as coverage,
-        sum(columns('^(polls|absent_polls|bad_polls|elapsed_s|latency_us_sum|latency_polls|load_polls|power_sum|power_sq_sum|temp_sum|temp_power_sum)$')),
+        sum(columns('^(polls|absent_polls|bad_polls|elapsed_s|latency_us_sum)$')),
+        sum(columns('^(latency_polls|load_polls|power_sum|power_sq_sum|temp_sum|temp_power_sum)$')),
         sum(columns('^(util_sum|util_polls|busy_clock_mhz_sum|busy_polls|sw_power_cap_s|sw_thermal_s|hw_thermal_s|hw_power_brake_s)$')),
         sum(columns('^(pcie_replay|pcie_correctable|pcie_recovery|ecc_ce|ecc_ue|sram_ce|sram_ue|remapped_rows|nvlink_crc|nvlink_replay)$')),
         sum(columns('^(nvlink_recovery|ce_polls|nvlink_error_polls|resets|went_back)$')),
         max(columns('^(latency_us_max|temp_c_max|memory_temp_c_max|ce_max|ce_last_at|nvlink_active_max|pcie_lanes_max)$')),
         min(thermal_margin_c_min) as thermal_margin_c_min,
-        arg_max(columns('^(gpu_index|pcie_lanes|nvlink_active|fabric_state|remap_pending|remap_failure|remap_banks_low|remapped_rows_total)$'), last_at),
+        arg_max(columns('^(gpu_index|pcie_lanes|nvlink_active|fabric_state)$'), last_at),
+        arg_max(columns('^(remap_pending|remap_failure|remap_banks_low|remapped_rows_total)$'), last_at),
         max(last_at) as last_at,
         max(last_at) filter (polls > 0) as answered_at
     from parts
