@@ -102,7 +102,7 @@ class KafkaSubscriber(ConsumerRebalanceListener):  # type: ignore[misc]  # the l
     """
 
     def __init__(
-        self, settings: KafkaConnection, *, tables: Collection[str] = tuple(TABLES), max_messages: int = 5000, idle_check_s: float = 30.0
+        self, settings: KafkaConnection, *, tables: Collection[str] = tuple(TABLES), max_messages: int = 5000, idle_check_s: float = 10.0
     ) -> None:
         self._settings = settings
         self._tables = {settings.topic(table): table for table in tables}
@@ -128,6 +128,9 @@ class KafkaSubscriber(ConsumerRebalanceListener):  # type: ignore[misc]  # the l
             heartbeat_interval_ms=int(self._settings.session_timeout_s * 300),
         )
         self._consumer.subscribe(sorted(self._tables), listener=self)
+        with self._errors():  # a member that joins before it knows the topics can stay without partitions
+            for topic in self._tables:
+                self._consumer.partitions_for_topic(topic)
         self._busy_at = time.monotonic()
 
     def poll(self, timeout_s: float) -> list[Delivery]:
