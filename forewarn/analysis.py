@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from contextlib import ExitStack
 from datetime import datetime
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
 
 import structlog
 
-from features.build import build_features
-from features.rollup import roll_up
+from features.build import FeatureBuilder
+from features.rollup import Rollup
 from forewarn.settings import Config
 from ingest.errors import ModelRefused
 from ingest.lake import Lake
@@ -23,19 +24,28 @@ _log = structlog.get_logger()
 MODEL_NAME = "hazard"
 
 
-@dataclass
 class Analysis:
-    """One fleet's analysis; keeps the model it last read and goes on with it where a newer one is refused."""
+    """One fleet's analysis; keeps what it has read from pass to pass, and the model where a newer one is refused."""
 
-    config: Config
-    lake: Lake
-    model: Model | None = field(default=None)
-    is_waiting: bool = field(default=False)
+    def __init__(self, config: Config, lake: Lake) -> None:
+        self.config = config
+        self.lake = lake
+        self.model: Model | None = None
+        self.is_waiting = False
+        self._open = ExitStack()
+        self._rollup = self._open.enter_context(Rollup(lake))
+        self._features = self._open.enter_context(FeatureBuilder(lake))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._open.close()
 
     def catch_up(self, now: datetime) -> int:
         """Roll up, make features and score as of the time up to which the lake is complete; gives the number of scores written."""
-        as_of = roll_up(self.lake, now).watermark
-        build_features(self.lake, [as_of])
+        as_of = self._rollup.run(now).watermark
+        self._features.build([as_of])
         return self.score(as_of, now)
 
     def score(self, as_of: datetime, now: datetime) -> int:

@@ -18,6 +18,7 @@ from forewarn.analysis import Analysis
 from forewarn.collecting import follow
 from forewarn.settings import Config
 from ingest.clock import NS, Clock
+from ingest.lake import Lake
 
 ANALYSIS_FAILURES = Counter("forewarn_analysis_failures", "Analysis passes that failed and were tried again", ["error"])
 _log = structlog.get_logger()
@@ -31,11 +32,10 @@ def run_up(config: Config, clock: Clock, stop: threading.Event) -> None:
     collector = compose.collector_of(config, clock, spool, publisher)
     writer = compose.writer_of(config, lake, subscriber)
     alerting = compose.alerting_of(config, lake, clock)
-    analysis = Analysis(config, lake)
     writing, reading = threading.Event(), threading.Event()
     write = threading.Thread(target=writer.run, args=(writing,), name="write")
     read = [
-        threading.Thread(target=analyse, args=(analysis, config.score.every_s, clock, reading), name="analyse"),
+        threading.Thread(target=_analyse, args=(config, lake, clock, reading), name="analyse"),
         threading.Thread(target=alerting.run, args=(reading,), name="alert"),
     ]
     for thread in (write, *read):
@@ -49,6 +49,11 @@ def run_up(config: Config, clock: Clock, stop: threading.Event) -> None:
         for thread in read:
             thread.join()
         spool.close()
+
+
+def _analyse(config: Config, lake: Lake, clock: Clock, stop: threading.Event) -> None:
+    with Analysis(config, lake) as analysis:
+        analyse(analysis, config.score.every_s, clock, stop)
 
 
 def analyse(analysis: Analysis, every_s: float, clock: Clock, stop: threading.Event) -> None:

@@ -25,7 +25,6 @@ def features(
     """
     from features.build import build_features  # noqa: PLC0415
     from features.labels import label  # noqa: PLC0415
-
     from features.rollup import roll_up  # noqa: PLC0415
     from forewarn.compose import lake_of  # noqa: PLC0415
 
@@ -95,7 +94,8 @@ def score(path: ConfigOption = None, at: TimeOption = None, as_json: JsonOption 
     from forewarn.compose import lake_of  # noqa: PLC0415
 
     config = configuration(path)
-    written = Analysis(config, lake_of(config)).catch_up(datetime_or_now(at, clock_of(config)))
+    with Analysis(config, lake_of(config)) as analysis:
+        written = analysis.catch_up(datetime_or_now(at, clock_of(config)))
     show({"scores": written}, as_json=as_json, render=lambda r: f"{r['scores']} scores written")
 
 
