@@ -120,7 +120,7 @@ class ScoreSection(Section):
 
 
 class CostsSection(Section):
-    """What acting and waiting cost, in hours and node-hours; docs/decisions/costs.md has the formulas."""
+    """What acting and waiting cost, in hours and node-hours; `alerting/costs.py` has the formulas."""
 
     checkpoint_interval_h: float = Field(0.5, gt=0, description="interval assumed of a job that declares none, h")
     checkpoint_write_h: float = Field(20 / 3600, ge=0, description="blocking write of a checkpoint, h")

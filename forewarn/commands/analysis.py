@@ -117,21 +117,25 @@ def models_list(path: ConfigOption = None, as_json: JsonOption = False) -> None:
 
 
 @models.command("promote")
-def models_promote(version: str, path: ConfigOption = None) -> None:
+def models_promote(version: str, path: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Put a version in use.
 
     Example: forewarn models promote 2026.03.01-3f1c09
     """
-    typer.echo(f"in use: {_store(path).promote(version).version}")
+    _show_in_use(_store(path).promote(version).version, as_json)
 
 
 @models.command("rollback")
-def models_rollback(path: ConfigOption = None) -> None:
+def models_rollback(path: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Put the version before the current one back in use.
 
     Example: forewarn models rollback
     """
-    typer.echo(f"in use: {_store(path).rollback().version}")
+    _show_in_use(_store(path).rollback().version, as_json)
+
+
+def _show_in_use(version: str, as_json: bool) -> None:
+    show({"in_use": version}, as_json=as_json, render=lambda result: f"in use: {result['in_use']}")
 
 
 def _store(path: Any) -> Any:
