@@ -64,6 +64,8 @@ class SmallFleet:
         write_configuration(self.configuration, live_configuration(self.directory, self.clock, self.bus, ports, cadence_s=300.0))
         self.api = f"http://127.0.0.1:{ports[0]}"
         self.processes.start("consumer", ["consume", "log", "--config", str(self.configuration)])
+        while self.clock.now_ns() == self.epoch_ns:  # two readings at one fleet time would look like one taken twice
+            time.sleep(0.05)
 
 
 @pytest.fixture
