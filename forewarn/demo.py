@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 DAY_NS = 86_400 * NS
 _GRACE_NS = 1800 * NS  # fleet time after the last failure, so that what it left behind arrives
+_FASTEST = 2880.0  # fleet seconds per wall second that the collectors of sixteen nodes keep up with on two cores
 _HEAD_START_NS = 12 * NS  # wall time from the start of the processes to the start of fleet time
 
 
@@ -48,8 +49,8 @@ class DemoOptions:
     grid_h: float = 4.0
     live_nodes: int = 16
     failures: int = 8
-    scale: float = 1440.0
-    longest_live_s: float = 150.0
+    scale: float = 1440.0  # at the least; faster where enough failures would else not come within `live_s`
+    live_s: float = 135.0
     bus: dict[str, Any] = field(default_factory=lambda: {"kind": "direct"})
     keep: bool = False
 
@@ -83,9 +84,11 @@ def run_demo(options: DemoOptions, screen: Screen) -> DemoResult:
         report = _train(lake, directory, cutoff=cutoff, now=datetime_of(now_ns), options=options, screen=screen)
     with _timed(wall_s, "live"):
         fleet = LiveFleet(directory)
-        clock = _start_live(fleet, directory, now_ns, options)
+        wanted_ns = _enough_ns(world, now_ns, options) + _GRACE_NS
+        scale = min(_FASTEST, max(options.scale, (wanted_ns - now_ns) / NS / options.live_s))
+        clock = _start_live(fleet, directory, now_ns, scale, options)
         try:
-            ended_ns = _watch(world, clock, fleet, options, screen)
+            ended_ns = _watch(wanted_ns, clock, fleet, options, screen)
         finally:
             if not options.keep:
                 fleet.stop()
@@ -147,8 +150,8 @@ def _train(lake: Lake, directory: Path, *, cutoff: datetime, now: datetime, opti
     return report
 
 
-def _start_live(fleet: LiveFleet, directory: Path, now_ns: int, options: DemoOptions) -> LiveClock:
-    clock = LiveClock(epoch_ns=now_ns, scale=options.scale, started_monotonic_ns=time.monotonic_ns() + _HEAD_START_NS)
+def _start_live(fleet: LiveFleet, directory: Path, now_ns: int, scale: float, options: DemoOptions) -> LiveClock:
+    clock = LiveClock(epoch_ns=now_ns, scale=scale, started_monotonic_ns=time.monotonic_ns() + _HEAD_START_NS)
     ports = (_free_port(), _free_port())
     keys = directory / "secrets"
     for name in ("webhook", "acks", "operator"):
@@ -157,7 +160,7 @@ def _start_live(fleet: LiveFleet, directory: Path, now_ns: int, options: DemoOpt
         "fleet",
         [
             *("emulate", "fleet", "--directory", str(directory / "fleet"), "--seed", str(options.seed), "--days", str(options.days + 40)),
-            *("--live-nodes", str(options.live_nodes), "--epoch-ns", str(now_ns), "--scale", str(options.scale)),
+            *("--live-nodes", str(options.live_nodes), "--epoch-ns", str(now_ns), "--scale", str(scale)),
             *("--started-monotonic-ns", str(clock.started_monotonic_ns)),
             *("--outcomes-url", f"http://127.0.0.1:{ports[0]}/v1/outcomes", "--outcomes-secret-file", str(keys / "operator")),
         ],
@@ -169,12 +172,8 @@ def _start_live(fleet: LiveFleet, directory: Path, now_ns: int, options: DemoOpt
     return clock
 
 
-def _watch(world: World, clock: LiveClock, fleet: LiveFleet, options: DemoOptions, screen: Screen) -> int:
-    """Wait until enough has failed, with and without precursors; gives the fleet time at the end."""
-    names = {node.name for node in world.nodes[: options.live_nodes]}
-    ahead = sorted((f for f in world.failures if f.node in names and f.failed_ns > clock.epoch_ns), key=lambda f: f.failed_ns)
-    longest_ns = clock.epoch_ns + int(options.longest_live_s * clock.scale * NS)
-    wanted_ns = min(_enough_ns([(f.failed_ns, f.is_visible) for f in ahead], options.failures) + _GRACE_NS, longest_ns)
+def _watch(wanted_ns: int, clock: LiveClock, fleet: LiveFleet, options: DemoOptions, screen: Screen) -> int:
+    """Wait until fleet time is at `wanted_ns`; gives the fleet time at the end."""
     with screen.step(f"living on: {options.live_nodes} nodes, {clock.scale:,.0f} times as fast") as progress:
         while (at_ns := clock.now_ns()) < wanted_ns:
             fleet.require_alive()
@@ -183,12 +182,14 @@ def _watch(world: World, clock: LiveClock, fleet: LiveFleet, options: DemoOption
     return clock.now_ns()
 
 
-def _enough_ns(failures: list[tuple[int, bool]], wanted: int) -> int:
-    """Tell when `wanted` failures have happened, some with and some without a precursor."""
-    for count in range(wanted, len(failures) + 1):
-        if len({is_visible for _, is_visible in failures[:count]}) == 2:
-            return failures[count - 1][0]
-    return failures[-1][0] if failures else 0
+def _enough_ns(world: World, epoch_ns: int, options: DemoOptions) -> int:
+    """Tell when enough of the live nodes have failed, some with and some without a precursor."""
+    names = {node.name for node in world.nodes[: options.live_nodes]}
+    ahead = sorted((f.failed_ns, f.is_visible) for f in world.failures if f.node in names and f.failed_ns > epoch_ns)
+    for count in range(options.failures, len(ahead) + 1):
+        if len({is_visible for _, is_visible in ahead[:count]}) == 2:
+            return ahead[count - 1][0]
+    return ahead[-1][0] if ahead else epoch_ns
 
 
 def _account(world: World, directory: Path, epoch_ns: int, ended_ns: int, options: DemoOptions) -> Account:
