@@ -34,6 +34,7 @@ class Recommended:
     drain_ns: int | None
     resolved_ns: int | None
     strongest: str
+    origin: str = "score"  # failure: the answer to a failure that has happened, which announces nothing
     budget: str
     p_fail: float | None
 
@@ -76,7 +77,7 @@ def settle(
 ) -> Account:
     """Draw up the account; an alarm is false when the node was seen for the whole horizon after it and did not fail."""
     verdicts = tuple(_verdict(failure, recommendations) for failure in sorted(failures, key=lambda failure: failure.failed_ns))
-    drains = [recommended for recommended in recommendations if recommended.drain_ns is not None]
+    drains = [recommended for recommended in recommendations if recommended.drain_ns is not None and recommended.origin != "failure"]
     quiet = [recommended for recommended in drains if not _came_true(recommended, verdicts, horizon_h)]
     seen_out = [recommended for recommended in quiet if _horizon_end(recommended, horizon_h) <= ended_ns]
     announced = sum(verdict.lead_h is not None for verdict in verdicts)
@@ -94,7 +95,7 @@ def _verdict(failure: TrueFailure, recommendations: Sequence[Recommended]) -> Ve
     on_node = [
         recommended for recommended in recommendations if recommended.node == failure.node and _is_open(recommended, failure.failed_ns)
     ]
-    announcing = [recommended for recommended in on_node if recommended.drain_ns is not None and recommended.drain_ns < failure.failed_ns]
+    announcing = [recommended for recommended in on_node if _announces(recommended, failure)]
     if announcing:
         first = min(announcing, key=lambda recommended: recommended.drain_ns or 0)
         lead_h = (failure.failed_ns - (first.drain_ns or 0)) / HOUR_NS
@@ -102,11 +103,17 @@ def _verdict(failure: TrueFailure, recommendations: Sequence[Recommended]) -> Ve
     return Verdict(failure=failure, recommendation_id=None, lead_h=None, why_not=_why_not(failure, on_node))
 
 
+def _announces(recommended: Recommended, failure: TrueFailure) -> bool:
+    return recommended.origin != "failure" and recommended.drain_ns is not None and recommended.drain_ns < failure.failed_ns
+
+
 def _is_open(recommended: Recommended, at_ns: int) -> bool:
     return recommended.opened_ns < at_ns and (recommended.resolved_ns is None or recommended.resolved_ns >= at_ns)
 
 
 def _why_not(failure: TrueFailure, on_node: Sequence[Recommended]) -> str:
+    if any(recommended.origin == "failure" for recommended in on_node):
+        return "its node was still to be drained for an earlier failure"
     if any(recommended.budget == "denied" for recommended in on_node):
         return "a drain was wanted, the budget denied it"
     if on_node:

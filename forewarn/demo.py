@@ -209,11 +209,12 @@ def _account(world: World, directory: Path, epoch_ns: int, ended_ns: int, option
                 drain_ns=entry.drain_ns,
                 resolved_ns=entry.resolved_ns,
                 strongest=entry.strongest.value,
+                origin=entry.origin,
                 budget=entry.budget,
                 p_fail=entry.first_p_fail,
             )
             for entry in ledger.entries()
-            if entry.origin == "score" and entry.node in names
+            if entry.node in names
         ]
     finally:
         ledger.close()
