@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -10,6 +9,7 @@ import msgspec
 from alerting.ledger import Entry, Ledger
 from forewarn.compose import ledger_path
 from forewarn.settings import Config
+from ingest.clock import datetime_of
 
 
 def recommendation_rows(config: Config, *, everything: bool = False) -> list[dict[str, Any]]:
@@ -47,4 +47,4 @@ def _first_reason(ledger: Ledger, recommendation_id: str) -> str:
 
 
 def _time(at_ns: int) -> str:
-    return datetime.fromtimestamp(at_ns / 1e9, UTC).isoformat(timespec="minutes").removesuffix("+00:00") + "Z"
+    return datetime_of(at_ns).isoformat(timespec="minutes").removesuffix("+00:00") + "Z"

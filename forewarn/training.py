@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 import duckdb
@@ -13,7 +13,7 @@ from features.schema import EPISODES
 from forewarn.analysis import MODEL_NAME
 from forewarn.compose import lake_of
 from forewarn.settings import Config
-from ingest.clock import parse_time
+from ingest.clock import datetime_of, parse_time
 from ingest.errors import ConfigError
 from ingest.lake import Lake
 from models.card import Evaluation
@@ -122,7 +122,7 @@ def _inverse(observed_over_expected: Figure) -> Figure:
 
 def _cutoff(lake: Lake, config: Config, given: str | None, now: datetime) -> datetime:
     if given is not None:
-        return datetime.fromtimestamp(parse_time(given) / 1e9, UTC)
+        return datetime_of(parse_time(given))
     with duckdb.connect() as connection:
         lake.attach(connection, EPISODES)
         first = connection.execute("select min(started_at) from episodes where labelled_at <= ?", [now]).fetchone()

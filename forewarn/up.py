@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from datetime import UTC, datetime
 
 import structlog
 from prometheus_client import Counter
@@ -17,7 +16,7 @@ from forewarn import compose
 from forewarn.analysis import Analysis
 from forewarn.collecting import follow
 from forewarn.settings import Config
-from ingest.clock import NS, Clock
+from ingest.clock import NS, Clock, datetime_of
 from ingest.lake import Lake
 
 ANALYSIS_FAILURES = Counter("forewarn_analysis_failures", "Analysis passes that failed and were tried again", ["error"])
@@ -65,7 +64,7 @@ def analyse(analysis: Analysis, every_s: float, clock: Clock, stop: threading.Ev
             stop.wait(0.05)
             continue
         try:
-            analysis.catch_up(datetime.fromtimestamp(clock.now_ns() / NS, UTC))
+            analysis.catch_up(datetime_of(clock.now_ns()))
         except Exception as error:  # noqa: BLE001  # one pass that fails must not end the process
             ANALYSIS_FAILURES.labels(type(error).__name__).inc()
             _log.exception("analysis_failed", error=type(error).__name__)

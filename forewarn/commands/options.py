@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +12,7 @@ import typer
 
 from forewarn.config import load
 from forewarn.settings import Config
-from ingest.clock import Clock, ScaledClock, SystemClock, ns_of, parse_time
+from ingest.clock import Clock, ScaledClock, SystemClock, datetime_of, ns_of, parse_time
 from ingest.errors import ConfigError
 
 ConfigOption = Annotated[Path | None, typer.Option("--config", "-c", help="Configuration file (TOML).", envvar="FOREWARN_CONFIG")]
@@ -44,7 +44,7 @@ def time_of(text: str, name: str) -> int:
 def datetime_or_now(text: str | None, clock: Clock) -> datetime:
     """Read an optional time; without one it is the clock's now."""
     ns = clock.now_ns() if text is None else time_of(text, "time")
-    return datetime.fromtimestamp(ns / 1e9, UTC)
+    return datetime_of(ns)
 
 
 def show(result: Any, *, as_json: bool, render: Callable[[Any], str]) -> None:
