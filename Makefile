@@ -4,8 +4,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 # Everything that answers within two minutes; e2e, Kafka and fault tests come with `make test`.
 QUICK := -m "not e2e and not kafka and not slow"
+# Other people's validators, clients and tools that judge the emulators, each kind in a virtual environment that pins nothing of ours.
+JUDGES := .venv/judges/redfish/.installed .venv/judges/nvml_tools/.installed
 
-.PHONY: help demo test check bench long fuzz format docs lock clean
+.PHONY: help demo test check judges bench long fuzz format docs lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -13,7 +15,7 @@ help:  ## list the targets
 demo: .venv/.runtime  ## the main job on embedded defaults: no GPU, no broker, no root
 	$(BIN)/forewarn demo
 
-test: .venv/.development system  ## everything that CI runs; starts the services it needs
+test: .venv/.development $(JUDGES) system  ## everything that CI runs; starts the services it needs
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -28,6 +30,8 @@ check: .venv/.development  ## format, lint, types, import contracts, quick tests
 	$(BIN)/lint-imports
 	$(BIN)/python -m forewarn.reference --check
 	$(BIN)/pytest -n 2 --dist loadgroup $(QUICK)
+
+judges: $(JUDGES)  ## install the validators, clients and GPU tools of others that `make test` runs against the emulators
 
 bench: .venv/.development  ## measure against peers, side by side; prints ratios
 	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
@@ -45,9 +49,10 @@ format: .venv/.development  ## bring the code into shape
 docs: .venv/.development  ## print the generated references into docs/
 	$(BIN)/python -m forewarn.reference
 
-lock: .venv/.development  ## renew the two lock files
+lock: .venv/.development  ## renew the lock files
 	$(BIN)/uv pip compile --quiet --generate-hashes --universal --no-header --python-version 3.11 --extra all pyproject.toml deploy/build.in -o requirements.lock
 	$(BIN)/uv pip compile --quiet --generate-hashes --universal --no-header --python-version 3.11 --extra all --group dev pyproject.toml deploy/build.in -o requirements-dev.lock
+	for kind in redfish nvml_tools; do $(BIN)/uv pip compile --quiet --generate-hashes --universal --no-header --python-version 3.11 deploy/judges/$$kind.in -o deploy/judges/$$kind.lock || exit 1; done
 
 clean:  ## remove the virtual environment and caches
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
@@ -67,3 +72,10 @@ system:
 	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@ .venv/.runtime
+
+# uv installs in a quarter of pip's time; pip comes in where an index is configured for pip alone.
+.venv/judges/%/.installed: deploy/judges/%.lock | .venv/.development
+	@$(BIN)/python -m venv --clear --without-pip $(@D)
+	@$(BIN)/uv pip install --quiet --python $(@D) --no-deps --require-hashes -r $< || \
+		$(BIN)/pip --python $(@D) install --quiet --disable-pip-version-check --no-deps --require-hashes -r $<
+	@touch $@

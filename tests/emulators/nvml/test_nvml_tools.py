@@ -1,8 +1,4 @@
-"""Tools that other people wrote for real GPUs run unmodified on the emulated library.
-
-They are looked for in the environment of the running interpreter and in the one that FOREWARN_NVML_TOOLS names (a venv with gpustat,
-nvitop, nvitop-exporter, codecarbon, py3nvml and glances); a tool that is in neither is skipped.
-"""
+"""Seven tools that other people wrote for real GPUs run unmodified on the emulated library."""
 
 from __future__ import annotations
 
@@ -10,7 +6,6 @@ import os
 import re
 import socket
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -20,17 +15,15 @@ import pytest
 
 from emulators.nvml.machine import NvmlMachine
 from emulators.state import GpuState
+from tests.judges import judge
 
 pytestmark = pytest.mark.nvml
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def bin_dir(command: str) -> Path:
-    """Find the bin directory that has a command, or skip."""
-    for prefix in (sys.prefix, os.environ.get("FOREWARN_NVML_TOOLS", "")):
-        if prefix and (Path(prefix) / "bin" / command).exists():
-            return Path(prefix) / "bin"
-    pytest.skip(f"{command} is not installed; see FOREWARN_NVML_TOOLS in this file")
+def tool(command: str) -> Path:
+    """Find a tool, or skip."""
+    return judge("nvml_tools", command)
 
 
 def run(machine: NvmlMachine, *command: str | Path) -> str:
@@ -57,7 +50,7 @@ def busy(machine: NvmlMachine, eight_gpus: list[GpuState]) -> NvmlMachine:
 
 def test_gpustat(busy: NvmlMachine) -> None:
     """Gpustat lists every GPU with its temperature, load, power and memory."""
-    lines = run(busy, bin_dir("gpustat") / "gpustat", "-cpuFP", "--no-color").splitlines()[1:]
+    lines = run(busy, tool("gpustat"), "-cpuFP", "--no-color").splitlines()[1:]
     assert lines[3].split("|")[0] == "[3] NVIDIA H100 80GB HBM3 "
     assert [line.split("|")[1].split(",")[0].strip() for line in lines] == [f"{41 + slot}°C" for slot in range(8)]
     assert "300 / 700 W |  1024 / 81559 MB" in lines[0]
@@ -67,13 +60,13 @@ def test_gpustat_keeps_the_others_when_one_is_lost(busy: NvmlMachine, eight_gpus
     """A lost GPU does not keep gpustat from listing the other seven."""
     eight_gpus[2].is_lost = True
     busy.show(eight_gpus)
-    lines = run(busy, bin_dir("gpustat") / "gpustat", "--no-color").splitlines()[1:]
+    lines = run(busy, tool("gpustat"), "--no-color").splitlines()[1:]
     assert [at for at, line in enumerate(lines) if f"{41 + at}°C" not in line] == [2]
 
 
 def test_nvitop(busy: NvmlMachine) -> None:
     """Nvitop draws its page once."""
-    page = run(busy, bin_dir("nvitop") / "nvitop", "-1", "--ascii")
+    page = run(busy, tool("nvitop"), "-1", "--ascii")
     assert page.count("H100 80GB HBM3") == 8
     assert "48C" in page
     assert "300W / 700W" in page
@@ -81,7 +74,7 @@ def test_nvitop(busy: NvmlMachine) -> None:
 
 def test_py3smi(busy: NvmlMachine) -> None:
     """py3smi reads through the oldest names and structures; its memory figure includes the reserved part."""
-    page = run(busy, bin_dir("py3smi") / "py3smi")
+    page = run(busy, tool("py3smi"))
     assert page.count("300W /  700W") + page.count("300W / 700W") == 8
     assert "1504MiB / 81559MiB" in page
 
@@ -93,7 +86,7 @@ def test_nvidia_ml_py(busy: NvmlMachine) -> None:
         "names = set(re.findall(r'_nvmlGetFunctionPointer\\(\"(nvml\\w+)\"\\)', inspect.getsource(pynvml)))\n"
         "print(len(names), sorted(n for n in names if not hasattr(pynvml.nvmlLib, n)))"
     )
-    count, _, missing = run(busy, bin_dir("python") / "python", "-c", names).strip().partition(" ")
+    count, _, missing = run(busy, tool("python"), "-c", names).strip().partition(" ")
     assert int(count) > 400
     assert missing == "[]"
 
@@ -107,7 +100,7 @@ print(len(devices.devices), devices.get_gpu_details()[3]["temperature"], devices
 
 def test_codecarbon(busy: NvmlMachine) -> None:
     """Codecarbon reads energy, power and details of every GPU."""
-    assert run(busy, bin_dir("codecarbon") / "python", "-c", CARBON).split() == ["8", "44", "700.0"]
+    assert run(busy, tool("python"), "-c", CARBON).split() == ["8", "44", "700.0"]
 
 
 GLANCES = """
@@ -119,12 +112,12 @@ print(len(stats), stats[3]["temperature"], stats[3]["proc"])
 
 def test_glances(busy: NvmlMachine) -> None:
     """The GPU plug-in of glances reads every GPU."""
-    assert run(busy, bin_dir("glances") / "python", "-c", GLANCES).split() == ["8", "44", "50"]
+    assert run(busy, tool("python"), "-c", GLANCES).split() == ["8", "44", "50"]
 
 
 def test_nvitop_exporter(busy: NvmlMachine) -> None:
     """The exporter of nvitop serves a page with every GPU."""
-    command = bin_dir("nvitop-exporter") / "nvitop-exporter"
+    command = tool("nvitop-exporter")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
