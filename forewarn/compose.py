@@ -107,6 +107,7 @@ def kafka_of(bus: BusSection) -> KafkaConnection:
     return KafkaConnection(
         bootstrap=bus.bootstrap,
         group=bus.group,
+        session_timeout_s=bus.session_timeout_s,
         security_protocol=bus.security_protocol,
         sasl_mechanism=bus.sasl_mechanism,
         username=bus.username,

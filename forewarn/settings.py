@@ -40,6 +40,7 @@ class BusSection(Section):
     kind: Literal["direct", "kafka"] = Field("direct", description="direct: through the spool on one machine; kafka: Apache Kafka")
     bootstrap: str = Field("127.0.0.1:9092", description="brokers, host:port with commas")
     group: str = Field("forewarn-writer", description="consumer group of the writers")
+    session_timeout_s: float = Field(10.0, ge=1, description="wall seconds without a sign of a writer before another takes its share")
     partitions: int = Field(6, ge=1, description="partitions of a topic when it is created")
     replication: int = Field(1, ge=1, description="replication factor of a topic when it is created")
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_SSL", "SASL_PLAINTEXT"] = Field("PLAINTEXT", description="as Kafka names it")
