@@ -1,4 +1,4 @@
-"""Which modules take longer than a quick check may: they run with `make test`, not with `make check`."""
+"""Which modules take longer than a quick check may: they run with `make test`, not with `make check`. And what tests have to tell."""
 
 from __future__ import annotations
 
@@ -32,3 +32,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.relative_to(Path(__file__).parent).as_posix().startswith(SLOW):
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the figures that tests have recorded with `record_property`."""
+    for outcome in ("passed", "failed"):
+        for report in terminalreporter.stats.get(outcome, ()):
+            for name, value in report.user_properties:
+                terminalreporter.write_line(f"{name}: {value}")
