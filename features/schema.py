@@ -48,6 +48,7 @@ EPISODES = Table(
     ("scope", "unit", "started_at"),
     time="started_at",
     record=Episode,
+    is_by_day=False,
 )
 
 _AS_OF = Column("as_of", TIMESTAMP, "UTC", "landmark: only rows observed and received by then were used", nullable=False)

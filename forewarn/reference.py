@@ -16,16 +16,15 @@ from typer.testing import CliRunner
 
 from features import schema as features_schema
 from forewarn.config import ENV_PREFIX, all_keys
+from forewarn.lake_tables import all_tables
 from ingest import schema as ingest_schema
-from ingest.tables import Table
-from models import schema as models_schema
 
 METRIC_MODULES = ("ingest.metrics", "alerting.metrics", "models.metrics", "features.metrics")
 
 
 def tables() -> str:
     """Render docs/tables.md: every table of the lake with type, unit and meaning per column."""
-    declared = [*ingest_schema.TABLES.values(), *_tables_of(features_schema), *_tables_of(models_schema)]
+    declared = all_tables().values()
     parts = [
         "# Tables of the lake",
         "",
@@ -121,10 +120,6 @@ def main(arguments: list[str], root: Path = Path()) -> int:
     for name in drifted:
         print(f"{name} differs from the code: run make docs")
     return 1 if drifted else 0
-
-
-def _tables_of(module: object) -> list[Table]:
-    return [value for value in vars(module).values() if isinstance(value, Table)]
 
 
 def _paths(command: Any, path: tuple[str, ...]) -> Iterable[tuple[str, ...]]:

@@ -30,6 +30,10 @@ class FleetSection(Section):
 class LakeSection(Section):
     """Where the tables are."""
 
+    keep_raw_days: int = Field(30, ge=2, description="days that samples, readings, job progress and 5-minute roll-ups are kept")
+    keep_rollups_days: int = Field(730, ge=2, description="days that other roll-ups, features and scores are kept")
+    keep_days: dict[str, int] = Field(default_factory=dict, description="table = days it is kept, 0 for ever; the rest is kept for ever")
+    target_mb: int = Field(256, ge=1, description="size at which compaction begins a new file, MiB")
     path: str = Field("var/lake", description="folder or s3:// address of the lake")
     storage_options: dict[str, str] = Field(default_factory=dict, description="options of the object store, by its own key names")
 
@@ -37,10 +41,13 @@ class LakeSection(Section):
 class BusSection(Section):
     """What carries messages from collectors to the writer."""
 
+    prefix: str = Field("forewarn", description="first part of each topic's name, before the table's")
     kind: Literal["direct", "kafka"] = Field("direct", description="direct: through the spool on one machine; kafka: Apache Kafka")
     bootstrap: str = Field("127.0.0.1:9092", description="brokers, host:port with commas")
     group: str = Field("forewarn-writer", description="consumer group of the writers")
     session_timeout_s: float = Field(10.0, ge=1, description="wall seconds without a sign of a writer before another takes its share")
+    retention_h: float = Field(168.0, gt=0, description="hours that a topic keeps messages: how long writers may be away")
+    rejected_retention_h: float = Field(720.0, gt=0, description="hours that rejected messages are kept for replay")
     partitions: int = Field(6, ge=1, description="partitions of a topic when it is created")
     replication: int = Field(1, ge=1, description="replication factor of a topic when it is created")
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_SSL", "SASL_PLAINTEXT"] = Field("PLAINTEXT", description="as Kafka names it")

@@ -1,31 +1,42 @@
-"""Keep the lake small and whole: sort and merge files, remove what nobody needs, and find what is wrong.
+"""Keep the lake small: sort and merge files, let old dates expire, and remove files that nobody needs.
 
-Nothing here changes a row that a reader can see, except `expire`. A reader that has its list of files reads them until the vacuum.
+Nothing here changes a row that a reader can see, except `expire`. A reader that has its list of files reads them until the vacuum, and
+every list is of one version: it names the small files or the sorted one, never both. A commit here takes away exactly the files that were
+read and puts the sorted ones in their place, so that rows which come meanwhile, late ones too, stay; two who care for the same files at
+once are told so by the table, and the later one starts again.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import date, timedelta
 from typing import Any, NamedTuple
 
-import duckdb
 import pyarrow as pa
 import structlog
-from deltalake import DeltaTable, write_deltalake
-from deltalake.exceptions import CommitFailedError
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import RemoveAction
 
-from ingest.lake import Lake, arrow_schema, writer_properties
+from ingest.clock import SystemClock
+from ingest.errors import LakeConflict, LakeUnreadable
+from ingest.lake import Lake
+from ingest.lake_sort import SortedFile, write_sorted
 from ingest.tables import Table
 
-_BATCH_ROWS = 131_072
-_ROWS_OF_FILE = (
-    "select count(*), count(*) filter (strftime({time}, '%Y-%m-%d') <> $date) from read_parquet($file, hive_partitioning = false)"
-)
-_REPEATED_ROWS = "select count(*) from (select *, count(*) as n from {table} where origin is not null group by all having n > 1)"
+TARGET_MB = 256
+_ATTEMPTS = 5
 _log = structlog.get_logger()
+
+
+class File(NamedTuple):
+    """A live file as the log has it."""
+
+    path: str
+    date: str
+    rows: int
+    size_bytes: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,62 +52,72 @@ class TableStats:
     newest: str | None
 
 
-class Problem(NamedTuple):
-    """Something wrong with a file or date of a table; `kind` is a constant."""
+@dataclass(frozen=True, kw_only=True)
+class Compaction:
+    """What became of a table's dates: brought into order, merged while still open, or left for the next time after conflicts."""
 
     table: str
-    kind: str
-    where: str
-    detail: str
+    sorted: list[str] = field(default_factory=list)
+    merged: list[str] = field(default_factory=list)
+    postponed: list[str] = field(default_factory=list)
+    files_before: int = 0
+    files_after: int = 0
 
 
-class _File(NamedTuple):
-    path: str
-    date: str
-    rows: int
-    size_bytes: int
+def compact(lake: Lake, table: Table, *, today: date, target_mb: float = TARGET_MB, memory_mb: int = 1024) -> Compaction:
+    """Bring each date before `today` that has several small files into the table's order, and merge the small files of the others.
+
+    A file is small below half of `target_mb`; a sorted date has at most one such file, so a second run finds nothing to do.
+    """
+    delta = lake.open(table)
+    result = Compaction(table=table.name)
+    if delta is None:
+        return result
+    before = files_of(delta)
+    target_bytes = int(target_mb * (1 << 20))
+    for day in sorted({file.date for file in before}):
+        is_closed = day < f"{today:%Y-%m-%d}"
+        if len(_due([file for file in before if file.date == day], target_bytes, is_closed=is_closed)) > 1:
+            done = _compact_date(lake, table, day, target_bytes=target_bytes, memory_mb=memory_mb, is_closed=is_closed)
+            (result.postponed if not done else result.sorted if is_closed else result.merged).append(day)
+    left = lake.open(table)
+    return Compaction(**vars(result) | {"files_before": len(before), "files_after": len(files_of(left)) if left else 0})
 
 
-def compact(lake: Lake, table: Table, *, today: date, memory_mb: int = 1024) -> list[str]:
-    """Bring each date before `today` that has several files into one sorted order, and merge the small files of the others.
+def expire(lake: Lake, table: Table, *, before: date) -> int:
+    """Delete all rows of dates before `before` and say how many; the files go with a later vacuum. Raises LakeConflict."""
 
-    Gives the dates that were sorted. A date that somebody appends to meanwhile is left for the next time.
+    def remove(delta: DeltaTable) -> int:
+        gone = expired(delta, before)
+        if gone:
+            _exchange(delta, gone, [])
+        return sum(file.rows for file in gone)
+
+    return _retried(lake, table, remove) if lake.open(table) else 0
+
+
+def expired(delta: DeltaTable, before: date) -> list[File]:
+    """List the files of dates before `before`."""
+    return [file for file in files_of(delta) if file.date < f"{before:%Y-%m-%d}"]
+
+
+def vacuum(lake: Lake, table: Table, *, keep: timedelta = timedelta(days=7), is_dry: bool = False) -> list[str]:
+    """Delete files that no version of the last `keep` names, those of killed writers included, and give their names.
+
+    A reader that took its list of files longer than `keep` ago, and a file whose writer takes that long to commit it, would be hurt.
     """
     delta = lake.open(table)
     if delta is None:
         return []
-    counts = Counter(file.date for file in _files(delta))
-    closed = [day for day, count in sorted(counts.items()) if count > 1 and day < f"{today:%Y-%m-%d}"]
-    done = [day for day in closed if _sort_date(lake, table, day, memory_mb)]
-    for day in sorted(counts.keys() - set(closed)):
-        if counts[day] > 1:
-            delta.update_incremental()
-            delta.optimize.compact(partition_filters=[("date", "=", day)], writer_properties=writer_properties(table))
-    return done
-
-
-def vacuum(lake: Lake, table: Table, *, keep: timedelta = timedelta(days=7), is_dry: bool = False) -> list[str]:
-    """Delete files that no version of the last `keep` names, those of killed writers included, and give their names."""
-    delta = lake.open(table)
-    if delta is None:
-        return []
     hours = int(keep.total_seconds() // 3600)
-    removed = delta.vacuum(retention_hours=hours, dry_run=is_dry, enforce_retention_duration=False, full=True)
-    if not is_dry:
-        delta.create_checkpoint()
-        delta.cleanup_metadata()
+    try:
+        removed = delta.vacuum(retention_hours=hours, dry_run=is_dry, enforce_retention_duration=False, full=True)
+        if not is_dry:
+            delta.create_checkpoint()
+            delta.cleanup_metadata()
+    except (DeltaError, OSError) as error:
+        raise LakeUnreadable(f"cannot vacuum {lake.root}/{table.name}: {error}") from error
     return removed
-
-
-def expire(lake: Lake, table: Table, *, before: date) -> int:
-    """Delete all rows of dates before `before` and say how many; the files go with the next vacuum."""
-    delta = lake.open(table)
-    if delta is None:
-        return 0
-    gone = [file for file in _files(delta) if file.date < f"{before:%Y-%m-%d}"]
-    if gone:
-        delta.delete(f"date < '{before:%Y-%m-%d}'")
-    return sum(file.rows for file in gone)
 
 
 def measure(lake: Lake, table: Table) -> TableStats | None:
@@ -104,7 +125,7 @@ def measure(lake: Lake, table: Table) -> TableStats | None:
     delta = lake.open(table)
     if delta is None:
         return None
-    files = _files(delta)
+    files = files_of(delta)
     dates = sorted({file.date for file in files})
     return TableStats(
         table=table.name,
@@ -117,86 +138,62 @@ def measure(lake: Lake, table: Table) -> TableStats | None:
     )
 
 
-def check(lake: Lake, table: Table) -> list[Problem]:
-    """Hold a table against its declaration and its log, and read every row of it once."""
-    delta = lake.open(table)
-    if delta is None:
+def files_of(delta: DeltaTable) -> list[File]:
+    """List the live files of a table."""
+    actions: Any = pa.table(delta.get_add_actions(flatten=True))
+    names = ("path", "partition.date", "num_records", "size_bytes")
+    return [File(*values) for values in zip(*(actions.column(name).to_pylist() for name in names), strict=True)]
+
+
+def _due(files: Sequence[File], target_bytes: int, *, is_closed: bool) -> list[File]:
+    """Choose the files of a date to write anew: all of a closed date with several small ones, only the small ones of an open date."""
+    small = [file for file in files if file.size_bytes < target_bytes // 2]
+    if len(small) < 2:
         return []
-    problems = [Problem(table.name, kind, column, detail) for kind, column, detail in _schema_problems(delta, table)]
-    for file in _files(delta):
-        problems += [Problem(table.name, kind, file.path, detail) for kind, detail in _file_problems(lake, table, file)]
-    if not problems:
-        problems += _repetitions(lake, table, sorted({file.date for file in _files(delta)}))
-    return problems
+    return list(files) if is_closed else small
 
 
-def _sort_date(lake: Lake, table: Table, day: str, memory_mb: int) -> bool:
-    delta = lake.open(table)
-    assert delta is not None, "BUG: the table is gone"
-    files = delta.file_uris(file_pruning_predicate=[("date", "=", day)])
-    with duckdb.connect() as connection:
-        lake.connect(connection)
-        connection.execute(f"set memory_limit = '{memory_mb}MB'")
-        connection.execute("set timezone = 'UTC'")
-        stored = {field.name for field in delta.schema().fields}
-        columns = [column.name for column in table.columns if column.name in stored and column.name != "date"]
-        rows = connection.read_parquet(files, union_by_name=True, hive_partitioning=False)
-        ordered = rows.select(*columns, duckdb.ConstantExpression(day).alias("date")).order(", ".join(table.sort_by))
-        try:
-            write_deltalake(
-                delta,
-                _as_stored(table, ordered.to_arrow_reader(_BATCH_ROWS)),
-                mode="overwrite",
-                predicate=f"date = '{day}'",
-                schema_mode="merge",
-                writer_properties=writer_properties(table),
-            )
-        except CommitFailedError as error:
-            _log.info("compaction_postponed", table=table.name, date=day, reason=str(error).splitlines()[0])
-            return False
+def _compact_date(lake: Lake, table: Table, day: str, *, target_bytes: int, memory_mb: int, is_closed: bool) -> bool:
+    def sort(delta: DeltaTable) -> int:
+        due = _due([file for file in files_of(delta) if file.date == day], target_bytes, is_closed=is_closed)
+        if not due:
+            return 0
+        paths = [file.path for file in due]
+        added = write_sorted(lake, delta, table, day, paths, target_bytes=target_bytes, memory_mb=memory_mb)
+        if sum(file.rows for file in added) != sum(file.rows for file in due):
+            raise LakeUnreadable(f"{table.name} {day}: the files have other rows than the log says: run forewarn lake check")
+        _exchange(delta, due, added)
+        return len(added)
+
+    try:
+        _retried(lake, table, sort)
+    except LakeConflict as error:
+        _log.warning("compaction_postponed", table=table.name, date=day, reason=str(error).splitlines()[0])
+        return False
     return True
 
 
-def _as_stored(table: Table, rows: pa.RecordBatchReader) -> pa.RecordBatchReader:
-    schema = pa.schema([arrow_schema(table).field(name) for name in rows.schema.names])
-    return pa.RecordBatchReader.from_batches(schema, (batch.cast(schema) for batch in rows))
-
-
-def _files(delta: DeltaTable) -> list[_File]:
-    actions: Any = pa.table(delta.get_add_actions(flatten=True))
-    names = ("path", "partition.date", "num_records", "size_bytes")
-    return [_File(*values) for values in zip(*(actions.column(name).to_pylist() for name in names), strict=True)]
-
-
-def _schema_problems(delta: DeltaTable, table: Table) -> Iterator[tuple[str, str, str]]:
-    stored = {field.name: field for field in pa.schema(delta.schema().to_arrow())}
-    for field in arrow_schema(table):
-        if field.name in stored and stored[field.name].type != field.type:
-            yield "column_type", field.name, f"{stored[field.name].type} in the lake, {field.type} declared"
-
-
-def _file_problems(lake: Lake, table: Table, file: _File) -> Iterator[tuple[str, str]]:
-    with duckdb.connect() as connection:
-        lake.connect(connection)
-        connection.execute("set timezone = 'UTC'")
+def _retried(lake: Lake, table: Table, act: Callable[[DeltaTable], int]) -> int:
+    """Act on the newest version, again where somebody else's commit stood against it; raises LakeConflict after some attempts."""
+    for attempt in range(1, _ATTEMPTS + 1):
+        delta = lake.open(table)
+        assert delta is not None, "BUG: the table is gone"
         try:
-            given = {"file": f"{lake.root}/{table.name}/{file.path}", "date": file.date}
-            rows, misplaced = connection.execute(_ROWS_OF_FILE.format(time=table.time), given).fetchone() or (0, 0)
-        except duckdb.Error as error:
-            yield "file_unreadable", str(error).splitlines()[0]
-            return
-    if rows != file.rows:
-        yield "rows_differ", f"{rows} in the file, {file.rows} in the log"
-    if misplaced:
-        yield "wrong_date", f"{misplaced} rows lie in another date's folder"
+            return act(delta)
+        except CommitFailedError as error:
+            _log.info("care_conflict", table=table.name, attempt=attempt, reason=str(error).splitlines()[0])
+            conflict = error
+    raise LakeConflict(f"{table.name}: {conflict}") from conflict
 
 
-def _repetitions(lake: Lake, table: Table, dates: list[str]) -> Iterator[Problem]:
-    """Find rows of one message that are there more than once."""
-    for day in dates:
-        at = datetime.fromisoformat(f"{day}T00:00:00+00:00")
-        with duckdb.connect() as connection:
-            lake.attach(connection, table, since=at, until=at)
-            found = connection.execute(_REPEATED_ROWS.format(table=table.name)).fetchone()
-        if found and found[0]:
-            yield Problem(table.name, "row_repeated", day, f"{found[0]} rows are there more than once")
+def _exchange(delta: DeltaTable, removed: Sequence[File], added: Sequence[SortedFile]) -> None:
+    """Commit other files in the place of some; raises CommitFailedError where one of them is no longer live.
+
+    `data_change` stays true although no row changes: only then does the library refuse a second exchange of the same files.
+    """
+    at_ms = SystemClock().now_ns() // 1_000_000
+    gone = [
+        RemoveAction(file.path, data_change=True, deletion_timestamp=at_ms, size=file.size_bytes, partition_values={"date": file.date})
+        for file in removed
+    ]
+    delta.create_write_transaction([*(file.action for file in added), *gone], "append", delta.schema(), ["date"])

@@ -28,7 +28,12 @@ class _S3(ArrowFSWrapper):  # type: ignore[misc]  # the library has no types
 def register(connection: duckdb.DuckDBPyConnection, options: Mapping[str, str]) -> None:
     """Make s3:// addresses readable for a connection; once is enough, twice does no harm."""
     if not connection.filesystem_is_registered("s3"):
-        connection.register_filesystem(_S3(S3FileSystem(**_client_options(options))))
+        connection.register_filesystem(_S3(client(options)))
+
+
+def client(options: Mapping[str, str]) -> S3FileSystem:
+    """Build Arrow's client from the lake's options."""
+    return S3FileSystem(**_client_options(options))
 
 
 def _client_options(options: Mapping[str, str]) -> dict[str, Any]:

@@ -55,7 +55,10 @@ WRITER_COLUMNS = (
 
 @dataclass(frozen=True)
 class Table:
-    """A Delta table: its columns in order, the timestamp that places a row, and the order of rows inside a file."""
+    """A Delta table: its columns in order, the timestamp that places a row, and the order of rows inside a file.
+
+    `is_by_day`: a row lies in the partition of its own day; otherwise its writer chooses the partition.
+    """
 
     name: str
     meaning: str
@@ -63,6 +66,7 @@ class Table:
     sort_by: tuple[str, ...]
     time: str = "observed_at"
     record: type[Record] | None = None
+    is_by_day: bool = True
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:

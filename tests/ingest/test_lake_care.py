@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from random import Random
 
 import duckdb
 import pyarrow as pa
@@ -11,45 +13,13 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from ingest.lake import AppTransaction, Lake, table_rows
-from ingest.lake_care import check, compact, expire, measure, vacuum
+from ingest.lake_care import compact, expire, measure, vacuum
+from ingest.lake_check import check
 from ingest.schema import GPU_SAMPLES, JOBS
 from ingest.tables import Column, Table
+from tests.ingest.lake_samples import content, fill, samples
 
 TODAY = date(2025, 6, 3)
-
-
-def samples(day: int, minute: int, nodes: int = 3) -> pa.Table:
-    """Make samples of a few GPUs at one minute, in no good order."""
-    at = datetime(2025, 6, day, 0, minute, tzinfo=UTC)
-    names = [f"n{number}" for number in reversed(range(nodes))]
-    common = {"observed_at": [at] * nodes, "received_at": [at] * nodes, "source": ["t"] * nodes, "tier": ["hot"] * nodes}
-    quality = [{"power_w": "blank"}] * nodes
-    return table_rows(
-        GPU_SAMPLES,
-        {
-            "node": names,
-            "gpu_uuid": [f"G-{name}" for name in names],
-            "temp_c": [float(minute)] * nodes,
-            "quality": [list(entry.items()) for entry in quality],
-            "origin": ["A" * 26] * nodes,
-            "seq": [day * 100 + minute] * nodes,
-            **common,
-        },
-    )
-
-
-def fill(lake: Lake) -> None:
-    """Write three days of five files each."""
-    for day in (1, 2, 3):
-        for minute in range(5):
-            lake.append(GPU_SAMPLES, samples(day, minute), AppTransaction("s", day * 10 + minute))
-
-
-def content(lake: Lake) -> list[tuple[object, ...]]:
-    """Read every row and column, ordered."""
-    with duckdb.connect() as connection:
-        lake.attach(connection, GPU_SAMPLES)
-        return connection.execute("select * from gpu_samples order by node, observed_at").fetchall()
 
 
 def test_closed_dates_become_one_sorted_file_and_no_row_changes(tmp_path: Path) -> None:
@@ -60,7 +30,8 @@ def test_closed_dates_become_one_sorted_file_and_no_row_changes(tmp_path: Path) 
 
     done = compact(lake, GPU_SAMPLES, today=TODAY)
 
-    assert done == ["2025-06-01", "2025-06-02"]
+    assert (done.sorted, done.merged, done.postponed) == (["2025-06-01", "2025-06-02"], ["2025-06-03"], [])
+    assert (done.files_before, done.files_after) == (15, 3)
     assert content(lake) == before
     assert len(lake.files(GPU_SAMPLES)) == 3
     assert lake.committed(GPU_SAMPLES, "s") == 34
@@ -68,30 +39,121 @@ def test_closed_dates_become_one_sorted_file_and_no_row_changes(tmp_path: Path) 
     keys = pq.ParquetFile(first).read(["node", "gpu_uuid", "observed_at"]).to_pylist()
     assert keys == sorted(keys, key=lambda row: (row["node"], row["gpu_uuid"], row["observed_at"]))
     assert check(lake, GPU_SAMPLES) == []
-    assert compact(lake, GPU_SAMPLES, today=TODAY) == []
+    again = compact(lake, GPU_SAMPLES, today=TODAY)
+    assert (again.sorted, again.merged, again.files_after) == ([], [], 3)
 
 
 class Disturbed(Lake):
-    """A lake to which somebody else appends right after its second opening: between reading a date and replacing it."""
+    """A lake in which somebody else does something right after its second opening: between reading a date and replacing it."""
 
     openings = 0
+
+    def __init__(self, root: Path, disturb: Callable[[], object]) -> None:
+        super().__init__(root)
+        self.disturb = disturb
 
     def open(self, table: Table) -> DeltaTable | None:
         delta = super().open(table)
         self.openings += 1
         if self.openings == 2:
-            Lake(self.root).append(GPU_SAMPLES, samples(1, 30))
+            self.disturb()
         return delta
 
 
 def test_rows_that_come_while_a_date_is_sorted_are_kept(tmp_path: Path) -> None:
-    """A late append between reading and replacing a date postpones that date; nothing is lost."""
+    """A late append between reading and replacing a date neither stops the compaction nor is lost by it."""
     fill(Lake(tmp_path))
+    late = Disturbed(tmp_path, lambda: Lake(tmp_path).append(GPU_SAMPLES, samples(1, 30)))
 
-    assert compact(Disturbed(tmp_path), GPU_SAMPLES, today=TODAY) == ["2025-06-02"]
+    assert compact(late, GPU_SAMPLES, today=TODAY).sorted == ["2025-06-01", "2025-06-02"]
     assert len(content(Lake(tmp_path))) == 48
-    assert compact(Lake(tmp_path), GPU_SAMPLES, today=TODAY) == ["2025-06-01"]
+    assert compact(Lake(tmp_path), GPU_SAMPLES, today=TODAY).sorted == ["2025-06-01"]
     assert len(content(Lake(tmp_path))) == 48
+
+
+def test_two_compactions_at_once_do_not_double_a_row(tmp_path: Path) -> None:
+    """Of two that sort the same files the later is refused by the table, starts again and finds nothing left to do."""
+    fill(Lake(tmp_path))
+    before = content(Lake(tmp_path))
+    late = Disturbed(tmp_path, lambda: compact(Lake(tmp_path), GPU_SAMPLES, today=TODAY))
+
+    done = compact(late, GPU_SAMPLES, today=TODAY)
+
+    assert done.postponed == []
+    assert content(Lake(tmp_path)) == before
+    assert len(Lake(tmp_path).files(GPU_SAMPLES)) == 3
+
+
+def test_dates_that_expire_while_they_are_sorted_do_not_come_back(tmp_path: Path) -> None:
+    """A compaction that read a date before somebody else deleted it does not put it into the lake again."""
+    fill(Lake(tmp_path))
+    late = Disturbed(tmp_path, lambda: expire(Lake(tmp_path), GPU_SAMPLES, before=date(2025, 6, 2)))
+    compact(late, GPU_SAMPLES, today=TODAY)
+    assert len(content(Lake(tmp_path))) == 30
+
+
+def test_a_writer_that_appends_meanwhile_does_not_stop_an_expiry(tmp_path: Path) -> None:
+    """An append right before the commit of an expiry is kept, and the old dates are gone."""
+    fill(Lake(tmp_path))
+    late = Disturbed(tmp_path, lambda: Lake(tmp_path).append(GPU_SAMPLES, samples(3, 30)))
+    assert expire(late, GPU_SAMPLES, before=date(2025, 6, 2)) == 15
+    assert len(content(Lake(tmp_path))) == 33
+
+
+def test_a_large_date_becomes_several_files_in_order_and_is_left_alone_afterwards(tmp_path: Path) -> None:
+    """Files of about the wanted size, one key after the other over all of them; a second run finds nothing to do."""
+    lake = Lake(tmp_path)
+    moments = [datetime(2025, 6, 1, tzinfo=UTC) + timedelta(milliseconds=7 * number) for number in range(400_000)]
+    random = Random(3)
+    for start in range(0, 400_000, 100_000):
+        at = moments[start : start + 100_000]
+        columns = {"node": [f"n{number % 40:02}" for number in range(100_000)], "observed_at": at, "received_at": at}
+        noise = [random.random() for _ in at]
+        lake.append(
+            GPU_SAMPLES,
+            table_rows(
+                GPU_SAMPLES, {**columns, "source": ["t"] * 100_000, "tier": ["hot"] * 100_000, "gpu_uuid": ["g"] * 100_000, "temp_c": noise}
+            ),
+        )
+
+    done = compact(lake, GPU_SAMPLES, today=TODAY, target_mb=2)
+
+    assert done.sorted == ["2025-06-01"]
+    columns = [pq.ParquetFile(file).read(["node", "observed_at"]).to_pydict() for file in lake.files(GPU_SAMPLES)]
+    keys = sorted(list(zip(found["node"], found["observed_at"], strict=True)) for found in columns)
+    flat = [key for file in keys for key in file]
+    assert len(keys) >= 2
+    assert len(flat) == 400_000
+    assert flat == sorted(flat)
+    assert compact(lake, GPU_SAMPLES, today=TODAY, target_mb=2).sorted == []
+
+
+def test_the_last_hour_of_a_compacted_date_is_found_by_time(tmp_path: Path) -> None:
+    """A sorted file says of its times what a reader that asks by time needs, to the last microsecond."""
+    lake = Lake(tmp_path)
+    at = [datetime(2025, 6, 1, 23, 59, 59, 999_999, tzinfo=UTC)]
+    row = {"node": ["n1"], "gpu_uuid": ["g"], "observed_at": at, "received_at": at, "source": ["t"], "tier": ["hot"]}
+    for _ in range(2):
+        lake.append(GPU_SAMPLES, table_rows(GPU_SAMPLES, row))
+    compact(lake, GPU_SAMPLES, today=TODAY)
+    with duckdb.connect() as connection:
+        lake.attach(connection, GPU_SAMPLES, since=at[0], until=at[0], by_time=True)
+        assert connection.execute("select count(*) from gpu_samples").fetchall() == [(2,)]
+
+
+def test_a_column_of_a_newer_version_survives_an_older_compaction(tmp_path: Path) -> None:
+    """Whoever sorts keeps every stored column, also one that it does not know."""
+    lake, column = Lake(tmp_path), Column("novelty", "double", "", "made up")
+    newer = Table("gpu_samples", "", (*GPU_SAMPLES.own_columns, column), GPU_SAMPLES.sort_by)
+    lake.append(GPU_SAMPLES, samples(1, 0))
+    lake.append(newer, samples(1, 1).append_column("novelty", pa.array([1.0, 2.0, 3.0])))
+
+    assert compact(lake, GPU_SAMPLES, today=TODAY).sorted == ["2025-06-01"]
+
+    with duckdb.connect() as connection:
+        lake.attach(connection, newer)
+        found = connection.execute("select novelty from gpu_samples order by all").fetchall()
+    assert found == [(1.0,), (2.0,), (3.0,), (None,), (None,), (None,)]
 
 
 def test_an_append_after_a_compaction_goes_on(tmp_path: Path) -> None:
@@ -135,49 +197,10 @@ def test_old_dates_expire(tmp_path: Path) -> None:
 def test_a_table_that_does_not_exist_needs_no_care(tmp_path: Path) -> None:
     """Nothing is made where nothing is."""
     lake = Lake(tmp_path)
-    assert compact(lake, GPU_SAMPLES, today=TODAY) == vacuum(lake, GPU_SAMPLES) == check(lake, GPU_SAMPLES) == []
+    assert compact(lake, GPU_SAMPLES, today=TODAY).sorted == vacuum(lake, GPU_SAMPLES) == check(lake, GPU_SAMPLES) == []
     assert measure(lake, GPU_SAMPLES) is None
     assert expire(lake, GPU_SAMPLES, before=TODAY) == 0
     assert list(tmp_path.iterdir()) == []
-
-
-def test_check_finds_files_that_are_gone_broken_or_not_as_the_log_says(tmp_path: Path) -> None:
-    """Each damage has its kind and names the file."""
-    lake = Lake(tmp_path)
-    for day in (1, 2, 3):
-        lake.append(GPU_SAMPLES, samples(day, 0))
-    gone, broken, other = sorted(Path(file) for file in lake.files(GPU_SAMPLES))
-    gone.unlink()
-    broken.write_bytes(broken.read_bytes()[:200])
-    pq.write_table(pq.ParquetFile(other).read().slice(0, 1), other)
-
-    found = check(lake, GPU_SAMPLES)
-
-    assert [(problem.kind, Path(problem.where).name) for problem in sorted(found, key=lambda problem: problem.where)] == [
-        ("file_unreadable", gone.name),
-        ("file_unreadable", broken.name),
-        ("rows_differ", other.name),
-    ]
-
-
-def test_check_finds_rows_of_a_message_that_are_there_twice(tmp_path: Path) -> None:
-    """The same row of the same message in two commits is a repetition."""
-    lake = Lake(tmp_path)
-    lake.append(GPU_SAMPLES, samples(1, 0))
-    lake.append(GPU_SAMPLES, samples(1, 0))
-    assert [(problem.kind, problem.where, problem.detail[:2]) for problem in check(lake, GPU_SAMPLES)] == [
-        ("row_repeated", "2025-06-01", "3 ")
-    ]
-
-
-def test_check_finds_a_row_in_the_wrong_folder_and_a_column_of_another_type(tmp_path: Path) -> None:
-    """What another tool has written is held against the declaration."""
-    lake = Lake(tmp_path)
-    lake.append(GPU_SAMPLES, samples(1, 0).append_column("date", pa.array(["2025-06-09"] * 3)))
-    assert [problem.kind for problem in check(lake, GPU_SAMPLES)] == ["wrong_date"]
-    columns = tuple(Column("tier", "int64", "", "") if column.name == "tier" else column for column in GPU_SAMPLES.own_columns)
-    found = check(lake, Table("gpu_samples", "", columns, ()))
-    assert ("column_type", "tier") in [(problem.kind, problem.where) for problem in found]
 
 
 def test_lists_are_appended_and_sorted_as_well(tmp_path: Path) -> None:
@@ -187,7 +210,7 @@ def test_lists_are_appended_and_sorted_as_well(tmp_path: Path) -> None:
     for number in (2, 1):
         row = {"node": ["c"], "observed_at": [at], "received_at": [at], "source": ["t"], "job_id": [str(number)], "state": ["running"]}
         lake.append(JOBS, table_rows(JOBS, {**row, "nodes": [["n1", "n2"]]}))
-    assert compact(lake, JOBS, today=TODAY) == ["2025-06-01"]
+    assert compact(lake, JOBS, today=TODAY).sorted == ["2025-06-01"]
     with duckdb.connect() as connection:
         lake.attach(connection, JOBS)
         assert connection.execute("select job_id, nodes from jobs").fetchall() == [("1", ["n1", "n2"]), ("2", ["n1", "n2"])]
