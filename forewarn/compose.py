@@ -91,13 +91,12 @@ def publisher_of(config: Config) -> Publisher:
 
 
 def subscriber_of(config: Config) -> Subscriber:
-    """Build the writer's end of Kafka, after making sure that the topics are there."""
+    """Build the writer's end of Kafka, which makes sure that the topics are there when it joins."""
     from ingest.kafka_admin import create_topics  # noqa: PLC0415
     from ingest.kafka_bus import KafkaSubscriber  # noqa: PLC0415
 
-    connection = kafka_of(config.bus)
-    create_topics(connection, partitions=config.bus.partitions, replication=config.bus.replication)
-    return KafkaSubscriber(connection)
+    connection, bus = kafka_of(config.bus), config.bus
+    return KafkaSubscriber(connection, prepare=lambda: create_topics(connection, partitions=bus.partitions, replication=bus.replication))
 
 
 def kafka_of(bus: BusSection) -> KafkaConnection:

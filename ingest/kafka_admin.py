@@ -10,7 +10,7 @@ import importlib.util
 import logging
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 import stamina
 from kafka import TopicPartition
 from kafka.admin import KafkaAdminClient
-from kafka.errors import KafkaError, RetriableError
+from kafka.errors import KafkaError, RetriableError, TopicAlreadyExistsError
 from kafka.protocol.consumer.offsets import OffsetSpec
 
 from ingest.errors import BusUnavailable, ConfigError
@@ -114,7 +114,8 @@ def create_topics(
         missing = sorted(set(wanted) - set(client.list_topics()))
         if missing:
             options = {"num_partitions": partitions, "replication_factor": replication, "configs": dict(configs or {})}
-            client.create_topics(dict.fromkeys(missing, options))
+            with suppress(TopicAlreadyExistsError):  # another process makes them at the same moment; the others of `missing` are made
+                client.create_topics(dict.fromkeys(missing, options))
         client.wait_for_topics(wanted, timeout_ms=int(settings.connect_timeout_s * 1000))
     return missing
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -99,12 +99,20 @@ class KafkaSubscriber(ConsumerRebalanceListener):  # type: ignore[misc]  # the l
     """A member of the group of writers; reads the topics of the given tables.
 
     A member that holds no partition while some have no reader (the library can stay so after an early join) says so and joins anew.
+    `prepare` runs before each join: a writer that starts while the broker is away makes the topics when it is there.
     """
 
     def __init__(
-        self, settings: KafkaConnection, *, tables: Collection[str] = tuple(TABLES), max_messages: int = 5000, idle_check_s: float = 10.0
+        self,
+        settings: KafkaConnection,
+        *,
+        tables: Collection[str] = tuple(TABLES),
+        max_messages: int = 5000,
+        idle_check_s: float = 10.0,
+        prepare: Callable[[], object] = lambda: None,
     ) -> None:
         self._settings = settings
+        self._prepare = prepare
         self._tables = {settings.topic(table): table for table in tables}
         self._max_messages = max_messages
         self._idle_check_s = idle_check_s
@@ -117,6 +125,7 @@ class KafkaSubscriber(ConsumerRebalanceListener):  # type: ignore[misc]  # the l
     def open(self) -> None:
         """Join the group; raises BusUnavailable with the reason where that cannot be."""
         self.close()
+        self._prepare()
         self._prefixes = stream_prefixes(self._settings, self._tables.values())
         self._consumer = KafkaConsumer(
             **self._settings.client_options(),

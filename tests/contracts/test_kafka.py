@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import duckdb
@@ -139,6 +141,21 @@ def test_creating_topics_again_changes_nothing(kafka: KafkaConnection) -> None:
     """The command may be run at every start."""
     assert create_topics(kafka, partitions=3, replication=1, tables=TABLES) == []
     assert create_topics(kafka, partitions=3, replication=1, tables=(*TABLES, "jobs")) == [kafka.topic("jobs")]
+
+
+def test_many_may_create_the_same_topics_at_once(broker: str) -> None:
+    """Writers that start together on a new cluster all find their topics made."""
+    settings = KafkaConnection(bootstrap=broker, prefix=f"t{uuid.uuid4().hex[:8]}")
+    barrier = threading.Barrier(6)
+
+    def create(_: int) -> list[str]:
+        barrier.wait(30)
+        return create_topics(settings, partitions=1, replication=1)
+
+    with ThreadPoolExecutor(6) as pool:
+        claimed = list(pool.map(create, range(6)))
+    assert len(claimed) == 6
+    assert create_topics(settings, partitions=1, replication=1) == []
 
 
 def test_a_message_above_the_brokers_limit_is_refused_alone(site: Site) -> None:
