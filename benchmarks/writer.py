@@ -20,8 +20,9 @@ from deltalake import WriterProperties, write_deltalake
 
 from ingest.bus import DirectBus
 from ingest.columns import arrow_table
-from ingest.lake import Lake, arrow_schema, writer_properties
+from ingest.lake import Lake, arrow_schema
 from ingest.lake_care import compact, measure
+from ingest.lake_encodings import writer_properties
 from ingest.messages import VERSION, Message, decode, encode
 from ingest.rejects import FileRejects
 from ingest.schema import GPU_SAMPLES, GpuSample

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from forewarn.commands import analysis, configuration, emulate, ingestion, recommendations, running
+from forewarn.commands import analysis, configuration, emulate, ingestion, lake, recommendations, running
 from forewarn.logs import configure_logs
 from ingest.errors import ForewarnError
 
@@ -32,6 +32,7 @@ app.command("collect")(ingestion.collect)
 app.command("write")(ingestion.write)
 app.command("import")(ingestion.import_history)
 app.add_typer(ingestion.inspect, name="inspect")
+app.add_typer(lake.lake, name="lake")
 app.command("features")(analysis.features)
 app.command("train")(analysis.train)
 app.command("evaluate")(analysis.evaluate)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import structlog
-from deltalake import DeltaTable
+from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import RemoveAction
 
@@ -27,6 +27,7 @@ from ingest.tables import Table
 
 TARGET_MB = 256
 _ATTEMPTS = 5
+_APP = "forewarn/care"
 _log = structlog.get_logger()
 
 
@@ -90,7 +91,7 @@ def expire(lake: Lake, table: Table, *, before: date) -> int:
     def remove(delta: DeltaTable) -> int:
         gone = expired(delta, before)
         if gone:
-            _exchange(delta, gone, [])
+            _exchange(delta, gone, [], changes_rows=True)
         return sum(file.rows for file in gone)
 
     return _retried(lake, table, remove) if lake.open(table) else 0
@@ -162,7 +163,7 @@ def _compact_date(lake: Lake, table: Table, day: str, *, target_bytes: int, memo
         added = write_sorted(lake, delta, table, day, paths, target_bytes=target_bytes, memory_mb=memory_mb)
         if sum(file.rows for file in added) != sum(file.rows for file in due):
             raise LakeUnreadable(f"{table.name} {day}: the files have other rows than the log says: run forewarn lake check")
-        _exchange(delta, due, added)
+        _exchange(delta, due, added, changes_rows=False)
         return len(added)
 
     try:
@@ -186,14 +187,23 @@ def _retried(lake: Lake, table: Table, act: Callable[[DeltaTable], int]) -> int:
     raise LakeConflict(f"{table.name}: {conflict}") from conflict
 
 
-def _exchange(delta: DeltaTable, removed: Sequence[File], added: Sequence[SortedFile]) -> None:
-    """Commit other files in the place of some; raises CommitFailedError where one of them is no longer live.
+def _exchange(delta: DeltaTable, removed: Sequence[File], added: Sequence[SortedFile], *, changes_rows: bool) -> None:
+    """Commit other files in the place of some; raises CommitFailedError where another care of the table was committed meanwhile.
 
-    `data_change` stays true although no row changes: only then does the library refuse a second exchange of the same files.
+    The table alone does not refuse a second exchange of the same files that changes no row: the transaction of all care does.
     """
     at_ms = SystemClock().now_ns() // 1_000_000
     gone = [
-        RemoveAction(file.path, data_change=True, deletion_timestamp=at_ms, size=file.size_bytes, partition_values={"date": file.date})
+        RemoveAction(
+            file.path, data_change=changes_rows, deletion_timestamp=at_ms, size=file.size_bytes, partition_values={"date": file.date}
+        )
         for file in removed
     ]
-    delta.create_write_transaction([*(file.action for file in added), *gone], "append", delta.schema(), ["date"])
+    turn = Transaction(_APP, (delta.transaction_version(_APP) or 0) + 1)
+    delta.create_write_transaction(
+        [*(file.action for file in added), *gone],
+        "append",
+        delta.schema(),
+        ["date"],
+        commit_properties=CommitProperties(app_transactions=[turn]),
+    )

@@ -53,10 +53,14 @@ def check(lake: Lake, table: Table) -> list[Problem]:
         return []
     found = [*_schema_problems(delta, table), *_log_problems(lake, delta, table)]
     problems = [Problem(table.name, *problem) for problem in found]
-    for file in files_of(delta):
-        problems += [Problem(table.name, kind, file.path, detail) for kind, detail in _file_problems(lake, table, file)]
-    if not any(problem.kind in ("file_unreadable", "column_type") for problem in problems):
-        problems += _repetitions(lake, table, sorted({file.date for file in files_of(delta)}))
+    files = files_of(delta)
+    with duckdb.connect() as connection:
+        lake.connect(connection)
+        connection.execute("set timezone = 'UTC'")
+        for file in files:
+            problems += [Problem(table.name, kind, file.path, detail) for kind, detail in _file_problems(connection, lake, table, file)]
+        if not any(problem.kind in ("file_unreadable", "column_type") for problem in problems):
+            problems += _repetitions(connection, lake, table, sorted({file.date for file in files}))
     return problems
 
 
@@ -97,28 +101,24 @@ def _entries(lake: Lake, table: Table) -> Iterator[tuple[int, list[dict[str, Any
                 yield int(found[1]), [msgspec.json.decode(line) for line in row[1].splitlines() if line.strip()]
 
 
-def _file_problems(lake: Lake, table: Table, file: File) -> Iterator[tuple[str, str]]:
-    with duckdb.connect() as connection:
-        lake.connect(connection)
-        connection.execute("set timezone = 'UTC'")
-        try:
-            given = {"file": f"{lake.root}/{table.name}/{file.path}", "date": file.date}
-            rows, misplaced, _ = connection.execute(_ROWS_OF_FILE.format(time=table.time), given).fetchone() or (0, 0, 0)
-        except (duckdb.Error, OSError) as error:
-            yield "file_unreadable", str(error).splitlines()[0]
-            return
+def _file_problems(connection: duckdb.DuckDBPyConnection, lake: Lake, table: Table, file: File) -> Iterator[tuple[str, str]]:
+    try:
+        given = {"file": f"{lake.root}/{table.name}/{file.path}", "date": file.date}
+        rows, misplaced, _ = connection.execute(_ROWS_OF_FILE.format(time=table.time), given).fetchone() or (0, 0, 0)
+    except (duckdb.Error, OSError) as error:
+        yield "file_unreadable", str(error).splitlines()[0]
+        return
     if rows != file.rows:
         yield "rows_differ", f"{rows} in the file, {file.rows} in the log"
     if misplaced and table.is_by_day:
         yield "wrong_date", f"{misplaced} rows lie in another date's folder"
 
 
-def _repetitions(lake: Lake, table: Table, dates: list[str]) -> Iterator[Problem]:
+def _repetitions(connection: duckdb.DuckDBPyConnection, lake: Lake, table: Table, dates: list[str]) -> Iterator[Problem]:
     """Find rows of one message that are there more than once."""
     for day in dates:
         at = datetime.fromisoformat(f"{day}T00:00:00+00:00")
-        with duckdb.connect() as connection:
-            lake.attach(connection, table, since=at, until=at)
-            found = connection.execute(_REPEATED_ROWS.format(table=table.name)).fetchone()
+        lake.attach(connection, table, since=at, until=at)
+        found = connection.execute(_REPEATED_ROWS.format(table=table.name)).fetchone()
         if found and found[0]:
             yield Problem(table.name, "row_repeated", day, f"{found[0]} rows are there more than once")

@@ -23,7 +23,8 @@ from deltalake.transaction import AddAction
 from pyarrow.fs import FileSystem
 
 from ingest.clock import SystemClock
-from ingest.lake import Lake, encoding_of
+from ingest.lake import Lake
+from ingest.lake_encodings import encoding_of
 from ingest.tables import Table
 
 ROW_GROUP_ROWS = 262_144
@@ -90,7 +91,7 @@ def _add(path: str, size: int, day: str, statistics: str) -> AddAction:
         size=size,
         partition_values={"date": day},
         modification_time=SystemClock().now_ns() // 1_000_000,
-        data_change=True,
+        data_change=False,
         stats=statistics,
     )
 

@@ -20,6 +20,7 @@ SLOW = (
     "features/test_rollup.py",
     "fuzz/",
     "ingest/nvml/",
+    "ingest/test_lake_together.py",
     "ingest/redfish/test_polls.py",
     "ingest/redfish/test_stream.py",
     "models/test_evaluate.py",

@@ -7,7 +7,8 @@ from typing import Annotated
 import pyarrow as pa
 import pytest
 
-from ingest.lake import arrow_schema, writer_properties
+from ingest.lake import arrow_schema
+from ingest.lake_encodings import writer_properties
 from ingest.schema import GPU_SAMPLES, QUALITY, TABLE_OF_RECORD, TABLES
 from ingest.tables import Column, Means, Record, table_of
 
