@@ -22,34 +22,32 @@ class FleetSection(Section):
 
     cluster: str = Field("fleet", description="name of the cluster in events, recommendations and metrics")
     state_dir: Path = Field(Path("var"), description="folder for spool, ledger and models")
-    clock_epoch: str | None = Field(None, description="fleet time at the start of a scaled clock (ISO 8601); for emulated fleets")
-    clock_started_monotonic_ns: int | None = Field(None, description="reading of the machine's monotonic clock at which it starts")
-    clock_scale: float = Field(1.0, gt=0, description="fleet seconds per wall second; 1 is real time")
+    clock_file: Path | None = Field(None, description="file of an emulated fleet's time, which its emulator makes; none: real time")
 
 
 class LakeSection(Section):
     """Where the tables are."""
 
+    path: str = Field("var/lake", description="folder or s3:// address of the lake")
+    storage_options: dict[str, str] = Field(default_factory=dict, description="options of the object store, by its own key names")
     keep_raw_days: int = Field(30, ge=2, description="days that samples, readings, job progress and 5-minute roll-ups are kept")
     keep_rollups_days: int = Field(730, ge=2, description="days that other roll-ups, features and scores are kept")
     keep_days: dict[str, int] = Field(default_factory=dict, description="table = days it is kept, 0 for ever; the rest is kept for ever")
     target_mb: int = Field(256, ge=1, description="size at which compaction begins a new file, MiB")
-    path: str = Field("var/lake", description="folder or s3:// address of the lake")
-    storage_options: dict[str, str] = Field(default_factory=dict, description="options of the object store, by its own key names")
 
 
 class BusSection(Section):
     """What carries messages from collectors to the writer."""
 
-    prefix: str = Field("forewarn", description="first part of each topic's name, before the table's")
     kind: Literal["direct", "kafka"] = Field("direct", description="direct: through the spool on one machine; kafka: Apache Kafka")
     bootstrap: str = Field("127.0.0.1:9092", description="brokers, host:port with commas")
+    prefix: str = Field("forewarn", description="first part of each topic's name, before the table's")
     group: str = Field("forewarn-writer", description="consumer group of the writers")
     session_timeout_s: float = Field(10.0, ge=1, description="wall seconds without a sign of a writer before another takes its share")
-    retention_h: float = Field(168.0, gt=0, description="hours that a topic keeps messages: how long writers may be away")
-    rejected_retention_h: float = Field(720.0, gt=0, description="hours that rejected messages are kept for replay")
     partitions: int = Field(6, ge=1, description="partitions of a topic when it is created")
     replication: int = Field(1, ge=1, description="replication factor of a topic when it is created")
+    retention_h: float = Field(168.0, gt=0, description="hours that a topic keeps messages: how long writers may be away")
+    rejected_retention_h: float = Field(720.0, gt=0, description="hours that rejected messages are kept for replay")
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_SSL", "SASL_PLAINTEXT"] = Field("PLAINTEXT", description="as Kafka names it")
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = Field(None, description="as Kafka names it")
     username: str | None = Field(None, description="user for SASL")
@@ -88,7 +86,8 @@ class CollectSection(Section):
     deadline_s: float = Field(2.0, gt=0, description="wall seconds that one device may take to answer")
     jitter_ratio: float = Field(0.1, ge=0, le=1, description="largest random delay of a poll as a share of its interval")
     spool_max_mb: int = Field(1024, ge=16, description="bound of the spool on disk, MiB")
-    metrics_port: int | None = Field(9401, description="port of /metrics, /healthz and /readyz; none: not served")
+    metrics_host: str = Field("127.0.0.1", description="address of /metrics, /healthz and /readyz")
+    metrics_port: int = Field(9401, ge=0, le=65535, description="their port; 0: not served")
     xid_catalogue: Path | None = Field(None, description="the site's own XID catalogue, CSV")
     nvml: list[NvmlTarget] = Field(default_factory=list, description="nodes read through NVML; on a GPU node usually itself")
     exporter: dict[str, str] = Field(default_factory=dict, description="node = address of its dcgm-exporter page")
@@ -103,6 +102,8 @@ class WriteSection(Section):
 
     max_rows: int = Field(60_000, ge=1, description="rows of a batch before it is written")
     max_age_s: float = Field(60.0, gt=0, description="wall seconds that samples may wait for a batch to fill")
+    metrics_host: str = Field("127.0.0.1", description="address of the writer's /metrics, /healthz and /readyz")
+    metrics_port: int = Field(9404, ge=0, le=65535, description="their port; 0: not served")
 
 
 class FeaturesSection(Section):

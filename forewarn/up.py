@@ -8,27 +8,30 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
+from functools import partial
 
-import structlog
-from prometheus_client import Counter
-
-from forewarn import compose
+from forewarn import compose, health
 from forewarn.analysis import Analysis
-from forewarn.collecting import follow
+from forewarn.collecting import follow, vitals_of
+from forewarn.reloading import Reloading
 from forewarn.settings import Config
-from ingest.clock import NS, Clock, datetime_of
+from forewarn.sources import Sources
+from forewarn.vitals import Finding
+from ingest.clock import Clock
 from ingest.lake import Lake
 
-ANALYSIS_FAILURES = Counter("forewarn_analysis_failures", "Analysis passes that failed and were tried again", ["error"])
-_log = structlog.get_logger()
 
+def run_up(config: Config, clock: Clock, stop: threading.Event, *, hangup: threading.Event, reread: Callable[[], Config]) -> None:
+    """Run every stage until `stop` is set: the collector leaves first, then the writer, then those who read the lake.
 
-def run_up(config: Config, clock: Clock, stop: threading.Event) -> None:
-    """Run every stage until `stop` is set: the collector leaves first, then the writer, then those who read the lake."""
+    `hangup` asks to read the configuration of the sources again through `reread`.
+    """
     lake = compose.lake_of(config)
     spool = compose.spool_of(config)
     subscriber, publisher = compose.bus_of(config, spool)
-    collector = compose.collector_of(config, clock, spool, publisher)
+    sources = Sources(clock)
+    collector = compose.collector_of(config, clock, spool, publisher, sources=sources)
     writer = compose.writer_of(config, lake, subscriber)
     alerting = compose.alerting_of(config, lake, clock)
     writing, reading = threading.Event(), threading.Event()
@@ -37,10 +40,14 @@ def run_up(config: Config, clock: Clock, stop: threading.Event) -> None:
         threading.Thread(target=_analyse, args=(config, lake, clock, reading), name="analyse"),
         threading.Thread(target=alerting.run, args=(reading,), name="alert"),
     ]
+    reloading = Reloading(config, sources=sources, reread=reread, hangup=hangup)
+    loops = {thread.name: partial(_runs, thread) for thread in (write, *read)}
+    vitals = vitals_of(collector, spool, config, writer=partial(health.writer_turns, writer), **loops)
     for thread in (write, *read):
         thread.start()
     try:
-        asyncio.run(follow(collector, stop))
+        with vitals:
+            asyncio.run(follow(collector, stop, reloading))
     finally:
         writing.set()
         write.join()
@@ -50,22 +57,10 @@ def run_up(config: Config, clock: Clock, stop: threading.Event) -> None:
         spool.close()
 
 
+def _runs(thread: threading.Thread) -> Finding:
+    return Finding(thread.is_alive(), "ok" if thread.is_alive() else "has ended")
+
+
 def _analyse(config: Config, lake: Lake, clock: Clock, stop: threading.Event) -> None:
     with Analysis(config, lake) as analysis:
-        analyse(analysis, config.score.every_s, clock, stop)
-
-
-def analyse(analysis: Analysis, every_s: float, clock: Clock, stop: threading.Event) -> None:
-    """Analyse at every multiple of `every_s` in fleet time until `stop` is set; a pass that fails is counted and the next one tries."""
-    every_ns = int(every_s * NS)
-    due_ns = clock.now_ns()
-    while not stop.is_set():
-        if clock.now_ns() < due_ns:
-            stop.wait(0.05)
-            continue
-        try:
-            analysis.catch_up(datetime_of(clock.now_ns()))
-        except Exception as error:  # noqa: BLE001  # one pass that fails must not end the process
-            ANALYSIS_FAILURES.labels(type(error).__name__).inc()
-            _log.exception("analysis_failed", error=type(error).__name__)
-        due_ns = (clock.now_ns() // every_ns + 1) * every_ns
+        analysis.run(clock, stop)

@@ -47,6 +47,16 @@ class _Held(NamedTuple):
     rows: Sequence[Record]
 
 
+@dataclass(eq=False)
+class _Followed:
+    """A source in the care of its task; `leave` tells the task to end."""
+
+    source: Source
+    leave: asyncio.Event
+    is_open: bool = False
+    task: asyncio.Task[None] | None = None
+
+
 @dataclass
 class Health:
     """How a source is doing, by wall time."""
@@ -70,6 +80,7 @@ class Collector:
         read_deadline_s: float = 30.0,
         flush_s: float = 10.0,
         beat: Callable[[], None] | None = None,
+        last_words: Callable[[], Sequence[Observed]] = tuple,
         wall_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         self._sources = sources
@@ -81,27 +92,39 @@ class Collector:
         self._read_deadline_s = read_deadline_s
         self._flush_s = flush_s
         self._beat = beat
+        self._last_words = last_words
         self._wall_ns = wall_ns
         self._held: list[_Held] = []
-        self._opened: set[str] = set()
+        self._followed: list[_Followed] = []
+        self.turned_at_s = time.monotonic()  # when the loop last turned, for those who ask whether it does
         self.health = {source.name: Health() for source in sources}
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Collect until `stop` is set; then read what streams still hold, close the sources and flush the bus, `flush_s` for each."""
+        """Collect until `stop` is set; then end the sources within 3/4 `flush_s` and flush the bus for at most `flush_s` of wall time."""
         if self._pump:
             self._pump.start()
         beating = asyncio.create_task(self._beat_every_second())
-        tasks = [asyncio.create_task(self._follow(source, stop), name=source.name) for source in self._sources]
+        for source in self._sources:
+            self._begin(source)
         try:
             await stop.wait()
-            if tasks:
-                await asyncio.wait(tasks, timeout=self._flush_s)
         finally:
-            for task in (beating, *tasks):
-                task.cancel()
-            await asyncio.wait((beating, *tasks), timeout=self._flush_s)
+            await self._end(self._followed)
+            beating.cancel()
+            self._keep("xid_merge", self._last_words())
             if self._pump:
                 await asyncio.to_thread(self._pump.stop, self._flush_s)
+
+    async def replace(self, sources: Sequence[Source]) -> None:
+        """Go on with these sources: those that are gone are drained and closed, then the new ones begin; the others notice nothing."""
+        kept = [followed for followed in self._followed if followed.source in sources]
+        known = [followed.source for followed in kept]
+        await self._end([followed for followed in self._followed if followed not in kept])
+        self._sources, self._followed = sources, kept
+        self.health = {source.name: self.health.get(source.name, Health()) for source in sources}
+        for source in sources:
+            if source not in known:
+                self._begin(source)
 
     async def read_once(self) -> list[Observed]:
         """Read every source one time and keep nothing: what `--once` shows."""
@@ -115,38 +138,58 @@ class Collector:
                 await source.close()
         return found
 
-    async def _follow(self, source: Source, stop: asyncio.Event) -> None:
+    def _begin(self, source: Source) -> None:
+        followed = _Followed(source, asyncio.Event())
+        followed.task = asyncio.create_task(self._follow(followed), name=source.name)
+        self._followed.append(followed)
+
+    async def _end(self, leaving: Sequence[_Followed]) -> None:
+        """Let sources finish the read that is under way, drain their streams and close; what hangs is cancelled, then left behind."""
+        for followed in leaving:
+            followed.leave.set()
+        tasks = {followed.task for followed in leaving if followed.task}
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=self._flush_s / 2)
+            for task in late:
+                _log.warning("source_ended_by_force", source=task.get_name())
+                task.cancel()
+            if late:
+                await asyncio.wait(late, timeout=self._flush_s / 4)
+
+    async def _follow(self, followed: _Followed) -> None:
+        source = followed.source
         phase_ns = int(self._random.random() * self._jitter_ratio * source.interval_s * NS)
         try:
-            while await self._next_tick(source, phase_ns, stop):
-                await self._read(source)
+            while await self._next_tick(source, phase_ns, followed.leave):
+                await self._read(followed)
             if source.pace is Pace.WALL:
-                await self._read(source)
+                await self._read(followed)
         finally:
-            if source.name in self._opened:
+            if followed.is_open:
                 await source.close()
 
-    async def _next_tick(self, source: Source, phase_ns: int, stop: asyncio.Event) -> bool:
-        """Wait for the next read of a source; False when it is time to stop."""
+    async def _next_tick(self, source: Source, phase_ns: int, leave: asyncio.Event) -> bool:
+        """Wait for the next read of a source; False when it is time to leave."""
         if source.pace is Pace.WALL:
             waiting = asyncio.ensure_future(asyncio.sleep(source.interval_s))
         else:
             at_ns = next_tick_ns(self._clock.now_ns(), source.interval_s, phase_ns)
             waiting = asyncio.ensure_future(self._clock.wait_until(at_ns))
-        stopping = asyncio.ensure_future(stop.wait())
-        await asyncio.wait((waiting, stopping), return_when=asyncio.FIRST_COMPLETED)
-        for task in (waiting, stopping):
+        leaving = asyncio.ensure_future(leave.wait())
+        await asyncio.wait((waiting, leaving), return_when=asyncio.FIRST_COMPLETED)
+        for task in (waiting, leaving):
             task.cancel()
-        return not stop.is_set()
+        return not leave.is_set()
 
-    async def _read(self, source: Source) -> None:
+    async def _read(self, followed: _Followed) -> None:
         """Read a source once, within its deadline, and put what it says into the spool."""
-        name, health = source.name, self.health[source.name]
+        source = followed.source
+        name, health = source.name, self.health.setdefault(source.name, Health())
         started_at_ns = self._clock.now_ns()
         try:
             with READ_SECONDS.labels(name).time():
                 async with asyncio.timeout(self._read_deadline_s):
-                    await self._open(source)
+                    await self._open(followed)
                     records = await source.read(started_at_ns)
             self._keep(name, records)
         except TimeoutError:
@@ -162,10 +205,10 @@ class Collector:
             passed = int((self._clock.now_ns() - started_at_ns) / NS / source.interval_s)
             READS_SKIPPED.labels(name).inc(passed)
 
-    async def _open(self, source: Source) -> None:
-        if source.name not in self._opened:
-            await source.open()
-            self._opened.add(source.name)
+    async def _open(self, followed: _Followed) -> None:
+        if not followed.is_open:
+            await followed.source.open()
+            followed.is_open = True
 
     def _keep(self, name: str, records: Sequence[Observed]) -> None:
         RECORDS_RECEIVED.labels(name).inc(len(records))
@@ -196,6 +239,7 @@ class Collector:
     async def _beat_every_second(self) -> None:
         while True:
             self._spool.measure()
+            self.turned_at_s = time.monotonic()
             if self._beat:
                 self._beat()
             await asyncio.sleep(1.0)

@@ -14,6 +14,7 @@ RECORDS_DROPPED = Counter("forewarn_collector_dropped_records_total", "Records t
 READ_ERRORS = Counter("forewarn_collector_read_errors_total", "Reads that gave nothing", ["source", "reason"])
 READS_SKIPPED = Counter("forewarn_collector_skipped_reads_total", "Ticks passed over because the read before was not over", ["source"])
 READ_SECONDS = Histogram("forewarn_collector_read_duration_seconds", "Duration of a read", ["source"])
+RELOADS = Counter("forewarn_collector_reloads_total", "Configurations read again while running, taken and refused", ["result"])
 LAST_SUCCESS = Gauge("forewarn_collector_last_success_timestamp_seconds", "Wall time of the last good read", ["source"])
 
 # spool and publisher

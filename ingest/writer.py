@@ -89,6 +89,7 @@ class Writer:
         self._known_events = KnownEvents(lake)
         self._is_open = False
         self._is_sound = False
+        self.turned_at_s = time.monotonic()  # when a pass last began, for those who ask whether the loop turns
 
     def run(self, stop: threading.Event) -> None:
         """Write until `stop` is set, then write what is there and leave."""
@@ -96,6 +97,7 @@ class Writer:
         is_last = False
         while not is_last:
             is_last = stop.is_set()
+            self.turned_at_s = time.monotonic()
             try:
                 self.run_once()
                 if is_last:
@@ -123,6 +125,11 @@ class Writer:
         due = [batch for batch in self._batches.values() if self._is_due(batch)]
         WRITER_OLDEST_AGE.set(max((self._age_s(batch) for batch in self._batches.values()), default=0.0))
         return sum(self._write(batch) for batch in due)
+
+    @property
+    def is_sound(self) -> bool:
+        """Tell whether the bus was joined and the last pass was good."""
+        return self._is_sound
 
     def flush(self) -> int:
         """Write everything that is open, due or not, and say how many rows that was."""

@@ -43,9 +43,10 @@ _KINDS = ("xid", "bus_loss")
 _FAULTS_THAT_PAGE = (UNCORRECTABLE, FALLEN_OFF_BUS, CONTAINED)
 _MEMORY_ATTRIBUTES = (UNCORRECTABLE_DRAM, UNCORRECTABLE_SRAM)
 _BURST_GPUS, _BURST_NS = 4, 5 * NS
+_MOST_OF_A_KIND = 16  # events of one code on one GPU that are remembered: a storm must not make every event of it dearer
 
 
-@dataclass
+@dataclass(eq=False)
 class _Told:
     event: Event
     gpu: str
@@ -83,10 +84,21 @@ class XidMerge:
         catalogue: Catalogue | Path | None = None,
     ) -> None:
         self._window_ns = int(window_s * scale * NS)
-        self._hold_ns = int(hold_s * NS) + self._window_ns
         self._root_ns = int(root_window_s * NS)
-        self._catalogue = catalogue_of(catalogue)
         self._nodes: defaultdict[str, _Node] = defaultdict(_Node)
+        self.retune(hold_s=hold_s, catalogue=catalogue)
+
+    def retune(self, *, hold_s: float, catalogue: Catalogue | Path | None = None) -> None:
+        """Go on with another interval of scrapes and another catalogue; what is held stays held."""
+        self._hold_ns = int(hold_s * NS) + self._window_ns
+        self._catalogue = catalogue_of(catalogue)
+
+    def release_all(self) -> list[Observed]:
+        """Give what is still held, due or not: nobody will be read any more."""
+        released: list[Observed] = []
+        for node in self._nodes.values():
+            released += self._release(node, max((held.due_ns for held in node.held), default=0))
+        return released
 
     def admit(self, records: Iterable[Observed], now_ns: int) -> list[Observed]:
         """Pass records on, in order, without what was told before; those that have waited long enough come last."""
@@ -159,7 +171,11 @@ class XidMerge:
 
     def _tell(self, node: _Node, event: Event, by: set[str]) -> Event:
         event = self._explain(node, event)
-        node.told.append(_Told(event, _gpu(event), by))
+        told = _Told(event, _gpu(event), by)
+        same = [each for each in node.told if each.gpu == told.gpu and each.event.code == event.code]
+        if len(same) >= _MOST_OF_A_KIND:
+            node.told.remove(same[1])  # the first stays, as a root of what follows
+        node.told.append(told)
         return event
 
     def _explain(self, node: _Node, event: Event) -> Event:

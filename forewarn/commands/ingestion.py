@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +12,8 @@ import msgspec
 import typer
 
 from forewarn.commands.options import ConfigOption, JsonOption, clock_of, configuration, rows_as_text, show
-from forewarn.commands.running import stop_on_signals
+from forewarn.commands.running import reload_on_signal, stop_on_signals
+from forewarn.settings import Config
 from ingest.clock import SystemClock, datetime_of
 
 
@@ -22,19 +24,27 @@ def collect(
 ) -> None:
     """Read the configured sources and publish what they say; starts and goes on without a broker.
 
+    SIGHUP reads the configuration again; SIGTERM flushes and ends within 25 s, a second one at once.
+
     Example: forewarn collect --config forewarn.toml --once --dry-run
     """
-    from forewarn import compose  # noqa: PLC0415
+    if once or dry_run:
+        _print_one_reading(configuration(path))
+        return
+    stop, hangup = stop_on_signals(), reload_on_signal()  # first: what follows takes seconds to load
+
     from forewarn.collecting import run_collect  # noqa: PLC0415
 
     config = configuration(path)
-    clock = clock_of(config)
-    if once or dry_run:
-        collector = compose.collector_of(config, clock, compose.spool_of(config))
-        for record in asyncio.run(collector.read_once()):
-            typer.echo(msgspec.json.encode({"table": type(record).__name__, **msgspec.to_builtins(record)}).decode())
-        return
-    run_collect(config, clock, stop_on_signals())
+    run_collect(config, clock_of(config), stop, hangup=hangup, reread=lambda: configuration(path))
+
+
+def _print_one_reading(config: Config) -> None:
+    from forewarn import compose  # noqa: PLC0415
+
+    collector = compose.collector_of(config, clock_of(config), compose.spool_of(config))
+    for record in asyncio.run(collector.read_once()):
+        typer.echo(msgspec.json.encode({"table": type(record).__name__, **msgspec.to_builtins(record)}).decode())
 
 
 def write(path: ConfigOption = None) -> None:
@@ -42,13 +52,19 @@ def write(path: ConfigOption = None) -> None:
 
     Example: forewarn write --config forewarn.toml
     """
-    from forewarn import compose  # noqa: PLC0415
+    from forewarn import compose, health  # noqa: PLC0415
+    from forewarn.systemd import notify  # noqa: PLC0415
     from ingest.errors import ConfigError  # noqa: PLC0415
 
+    stop = stop_on_signals()
     config = configuration(path)
     if config.bus.kind != "kafka":
         raise ConfigError("bus.kind = 'direct': the direct bus is written by forewarn up; set bus.kind = 'kafka' for a writer of its own")
-    compose.writer_of(config, compose.lake_of(config), compose.subscriber_of(config)).run(stop_on_signals())
+    writer = compose.writer_of(config, compose.lake_of(config), compose.subscriber_of(config))
+    alive, ready = {"writer": partial(health.writer_turns, writer)}, {"bus": partial(health.writer_writes, writer)}
+    with health.vitals_of(config.write, "write", alive=alive, ready=ready):
+        notify("READY=1")
+        writer.run(stop)
 
 
 def import_history(

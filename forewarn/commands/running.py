@@ -38,14 +38,16 @@ def demo(
 def up(path: ConfigOption = None) -> None:
     """Run every stage in one process on this machine: collect, write, analyse, alert, deliver, answer.
 
+    SIGHUP reads the configuration of the sources again; SIGTERM ends every stage in order.
+
     Example: forewarn up --config forewarn.toml
     """
-    stop = stop_on_signals()  # first: what follows takes seconds to load
+    stop, hangup = stop_on_signals(), reload_on_signal()  # first: what follows takes seconds to load
     config = configuration(path)
 
     from forewarn.up import run_up  # noqa: PLC0415
 
-    run_up(config, clock_of(config), stop)
+    run_up(config, clock_of(config), stop, hangup=hangup, reread=lambda: configuration(path))
 
 
 def status(path: ConfigOption = None, at: TimeOption = None, as_json: JsonOption = False) -> None:
@@ -73,6 +75,13 @@ def stop_on_signals() -> threading.Event:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, leave)
     return stop
+
+
+def reload_on_signal() -> threading.Event:
+    """Give an event that SIGHUP sets."""
+    hangup = threading.Event()
+    signal.signal(signal.SIGHUP, lambda *_: hangup.set())
+    return hangup
 
 
 def _bus(kind: str, bootstrap: str) -> dict[str, Any]:
