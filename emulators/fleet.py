@@ -11,10 +11,8 @@ import asyncio
 import json
 import secrets
 import signal
-import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,29 +31,12 @@ from emulators.operators import Operators
 from emulators.scheduler import SchedulerCommands
 from emulators.state import GpuState, KernelEvent
 from emulators.world import World
+from ingest.clock import Clock
 
 log = structlog.get_logger()
 BMC_USER = "forewarn"
 _SCHEDULER_WALL_S = 0.5  # least wall time between two texts of the scheduler
 REPORT_INTERVAL_S = 3600.0  # fleet seconds between the telemetry reports of a BMC
-
-
-@dataclass(frozen=True, kw_only=True)
-class FleetTime:
-    """Fleet time: at `epoch_ns` when the machine's monotonic clock reads `started_monotonic_ns`, then `scale` times as fast."""
-
-    epoch_ns: int
-    scale: float = 1.0
-    started_monotonic_ns: int
-
-    def now_ns(self) -> int:
-        """Tell fleet time; it stands still until it starts."""
-        return self.epoch_ns + int(max(0, time.monotonic_ns() - self.started_monotonic_ns) * self.scale)
-
-    async def wait_until(self, at_ns: int) -> None:
-        """Sleep until fleet time is at `at_ns`."""
-        wall_s = (self.started_monotonic_ns - time.monotonic_ns()) / NS + (at_ns - self.epoch_ns) / NS / self.scale
-        await asyncio.sleep(max(0.0, wall_s))
 
 
 class NodeDevices:
@@ -151,7 +132,7 @@ class Farm:
         }
         self.show(epoch_ns)
 
-    async def open(self, clock: FleetTime) -> None:
+    async def open(self, clock: Clock) -> None:
         """Start every server and write `endpoints.json`."""
         nodes = {name: device.endpoints() for name, device in self.devices.items()}
         pages = {name: device.page for name, device in self.devices.items() if nodes[name]["source"] == "exporter"}
@@ -159,9 +140,9 @@ class Farm:
             nodes[name]["exporter"] = url
         for name in self._names:
             nodes[name]["bmc"] = await self._start_bmc(name, clock)
-        self._write_endpoints(nodes, clock)
+        self._write_endpoints(nodes)
 
-    async def _start_bmc(self, name: str, clock: FleetTime) -> dict[str, str]:
+    async def _start_bmc(self, name: str, clock: Clock) -> dict[str, str]:
         password = secrets.token_urlsafe(12)
         password_file = self._directory / name / "bmc.password"
         password_file.touch(mode=0o600)
@@ -178,10 +159,10 @@ class Farm:
         self._bmcs[name] = bmc
         return {"url": await bmc.start(), "username": BMC_USER, "password_file": str(password_file)}
 
-    def _write_endpoints(self, nodes: dict[str, Any], clock: FleetTime) -> None:
+    def _write_endpoints(self, nodes: dict[str, Any]) -> None:
         commands = {name: str(command) for name, command in self._scheduler.commands.items()}
         fresh = self._directory / "endpoints.json.new"
-        fresh.write_text(json.dumps({"clock": asdict(clock), "nodes": nodes, "scheduler": commands}, indent=1))
+        fresh.write_text(json.dumps({"nodes": nodes, "scheduler": commands}, indent=1))
         fresh.replace(self._directory / "endpoints.json")
 
     def show(self, at_ns: int) -> None:
@@ -211,24 +192,17 @@ async def run_fleet(
     spec: WorldSpec,
     nodes: Sequence[str],
     *,
-    epoch_ns: int,
-    scale: float = 1.0,
-    started_monotonic_ns: int | None = None,
+    clock: Clock,
     directory: Path,
     outcomes_url: str | None = None,
     outcomes_secret_file: Path | None = None,
     cluster: str = "emulated",
     stop: asyncio.Event | None = None,
 ) -> None:
-    """Show `nodes` of the world live from `epoch_ns` on, until `stop` is set, a signal comes or the world ends.
-
-    The clock starts at `started_monotonic_ns` of the machine's monotonic clock, or when the devices are ready.
-    """
+    """Show `nodes` of the world live under `clock`, until `stop` is set, a signal comes or the world ends."""
     stop = stop or _stop_on_signals()
     world = World(spec)
-    farm = Farm(world, nodes, epoch_ns, directory, scale=scale)
-    started = time.monotonic_ns() if started_monotonic_ns is None else started_monotonic_ns
-    clock = FleetTime(epoch_ns=epoch_ns, scale=scale, started_monotonic_ns=started)
+    farm = Farm(world, nodes, clock.now_ns(), directory, scale=clock.scale)
     life = Life(world, frozenset(nodes), farm, clock)
     await farm.open(clock)
     log.info("fleet_ready", nodes=len(nodes), directory=str(directory))
@@ -243,12 +217,12 @@ async def run_fleet(
 class Life:
     """Goes from one thing to happen to the next; what the machine was too slow for is shown once, at its newest."""
 
-    def __init__(self, world: World, nodes: frozenset[str], farm: Farm, clock: FleetTime) -> None:
+    def __init__(self, world: World, nodes: frozenset[str], farm: Farm, clock: Clock) -> None:
         self._spec = world.spec
         self._farm = farm
         self._clock = clock
-        self._events = deque(event for event in world.events if event.node in nodes and event.at_ns >= clock.epoch_ns)
-        self._shown_ns = clock.epoch_ns
+        self._shown_ns = clock.now_ns()
+        self._events = deque(event for event in world.events if event.node in nodes and event.at_ns >= self._shown_ns)
 
     async def live(self, operators: Operators, stop: asyncio.Event) -> None:
         """Go on until `stop` is set or the world ends."""
@@ -271,7 +245,7 @@ class Life:
             yield self._events.popleft()
 
 
-async def _wait(clock: FleetTime, at_ns: int, stop: asyncio.Event) -> None:
+async def _wait(clock: Clock, at_ns: int, stop: asyncio.Event) -> None:
     waiting = asyncio.ensure_future(clock.wait_until(at_ns))
     stopping = asyncio.ensure_future(stop.wait())
     await asyncio.wait((waiting, stopping), return_when=asyncio.FIRST_COMPLETED)

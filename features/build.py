@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from features import engine
 from features.buckets import GPU_ROLLUPS_1D, GPU_ROLLUPS_1H, GPU_ROLLUPS_5M, NODE_ROLLUPS_1H
@@ -80,23 +81,31 @@ class FeatureBuilder:
 
     @FEATURE_SECONDS.time()
     def build(self, as_of: Sequence[datetime], progress: Callable[[float], None] | None = None) -> FeatureReport:
-        """Append `gpu_features` and `node_features` for every unit at every landmark."""
-        gpu_rows = node_rows = 0
-        for done, (gpus, nodes) in self._frames(as_of):
-            for table, rows in ((GPU_FEATURES, gpus), (NODE_FEATURES, nodes)):
-                if rows.num_rows:
-                    self.lake.append(table, rows)
-                FEATURE_ROWS.labels(table.name).inc(rows.num_rows)
-            gpu_rows += gpus.num_rows
-            node_rows += nodes.num_rows
+        """Append `gpu_features` and `node_features` for every unit at every landmark; what the lake has already is left as it is."""
+        built = {table.name: self._built(table, as_of) for table in (GPU_FEATURES, NODE_FEATURES)}
+        appended = dict.fromkeys(built, 0)
+        for done, frame in self._frames([at for at in as_of if any(at not in landmarks for landmarks in built.values())]):
+            for table, rows in zip((GPU_FEATURES, NODE_FEATURES), frame, strict=True):
+                fresh = rows.filter(pc.invert(pc.is_in(rows["as_of"], pa.array(built[table.name], rows.schema.field("as_of").type))))
+                if fresh.num_rows:
+                    self.lake.append(table, fresh)
+                FEATURE_ROWS.labels(table.name).inc(fresh.num_rows)
+                appended[table.name] += fresh.num_rows
             if progress:
                 progress(done)
-        return FeatureReport(len(set(as_of)), gpu_rows, node_rows)
+        return FeatureReport(len(set(as_of)), *appended.values())
 
     def compute(self, as_of: Sequence[datetime]) -> Frame:
         """Compute the same rows without writing them."""
         frames = [frame for _, frame in self._frames(as_of)]
         return pa.concat_tables([gpus for gpus, _ in frames]), pa.concat_tables([nodes for _, nodes in frames])
+
+    def _built(self, table: Table, as_of: Sequence[datetime]) -> set[datetime]:
+        """Tell of which landmarks the lake has rows: a pass that died may have written some."""
+        if not as_of:
+            return set()
+        self.lake.attach(self._connection, table, min(as_of), max(as_of) + timedelta(microseconds=1), by_time=True)
+        return {at for (at,) in self._connection.execute(f"select distinct as_of from main.{table.name}").fetchall()}
 
     def _frames(self, as_of: Sequence[datetime]) -> Iterator[tuple[float, Frame]]:
         """Yield the share done and the rows of so many landmarks at a time that memory stays bounded."""

@@ -30,7 +30,7 @@ class Alerting:
 
     def __init__(self, config: Config, lake: Lake, clock: Clock) -> None:
         alert = config.alert
-        self._look_s = max(0.1, alert.look_s / config.fleet.clock_scale)
+        self._look_s = max(0.1, alert.look_s / clock.scale)
         endpoint = _endpoint(alert)
         path = ledger_path(config)
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,19 +1,27 @@
-"""The recurring analysis of a running fleet: roll up what is closed, make features as of now, score."""
+"""The recurring analysis of a running fleet: roll up what is closed, make features as of a landmark, score.
+
+Landmarks are the multiples of `score.every_s` in fleet time. One is due when the lake is complete up to it, so that what is scored does
+not depend on how fast the machine is or when a pass began; a machine that is behind goes on with the newest.
+"""
 
 from __future__ import annotations
 
+import threading
 from contextlib import ExitStack
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 import structlog
+from prometheus_client import Counter
 
 from features.build import FeatureBuilder
-from features.rollup import Rollup
+from features.rollup import FINE, Rollup
 from forewarn.settings import Config
+from ingest.clock import Clock, datetime_of
 from ingest.errors import ModelRefused
-from ingest.lake import Lake
+from ingest.lake import AppTransaction, Lake
+from models.schema import SCORES
 from models.score import Scoring, score
 from models.store import Store
 
@@ -21,7 +29,17 @@ if TYPE_CHECKING:
     from models.model import Model
 
 _log = structlog.get_logger()
+ANALYSIS_FAILURES = Counter("forewarn_analysis_failures", "Analysis passes that failed and were tried again", ["error"])
 MODEL_NAME = "hazard"
+_APP = "score"
+_LOOKS_PER_LANDMARK = 20  # how often it is asked whether the lake is complete up to the next landmark
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def scored_until(lake: Lake) -> datetime | None:
+    """Tell the newest landmark of which the recurring analysis has written scores."""
+    committed = lake.committed(SCORES, _APP)
+    return None if committed is None else datetime.fromtimestamp(committed, UTC)
 
 
 class Analysis:
@@ -32,6 +50,8 @@ class Analysis:
         self.lake = lake
         self.model: Model | None = None
         self.is_waiting = False
+        self._every = timedelta(seconds=config.score.every_s)
+        self._done_until = scored_until(lake) or _EPOCH
         self._open = ExitStack()
         self._rollup = self._open.enter_context(Rollup(lake))
         self._features = self._open.enter_context(FeatureBuilder(lake))
@@ -42,14 +62,34 @@ class Analysis:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._open.close()
 
-    def catch_up(self, now: datetime) -> int:
-        """Roll up, make features and score as of the time up to which the lake is complete; gives the number of scores written."""
-        as_of = self._rollup.run(now).watermark
-        self._features.build([as_of])
-        return self.score(as_of, now)
+    def run(self, clock: Clock, stop: threading.Event) -> None:
+        """Keep up until `stop` is set; a pass that fails is counted and the next one tries."""
+        pause_s = self._every.total_seconds() / _LOOKS_PER_LANDMARK / clock.scale
+        while not stop.is_set():
+            try:
+                self.keep_up(datetime_of(clock.now_ns()))
+            except Exception as error:  # noqa: BLE001  # one pass that fails must not end the process
+                ANALYSIS_FAILURES.labels(type(error).__name__).inc()
+                _log.exception("analysis_failed", error=type(error).__name__)
+            stop.wait(pause_s)
 
-    def score(self, as_of: datetime, now: datetime) -> int:
+    def keep_up(self, now: datetime) -> int:
+        """Analyse as of the newest landmark that is due and not done; gives the number of scores written."""
+        landmark = _floor(_floor(self._rollup.complete_until(now), self._every), FINE)
+        if landmark <= self._done_until:
+            return 0
+        self._rollup.run(now)
+        written = self._score(landmark, now, AppTransaction(_APP, int(landmark.timestamp())))
+        self._done_until = landmark
+        return written
+
+    def catch_up(self, now: datetime) -> int:
+        """Analyse once, as of the time up to which the lake is complete; gives the number of scores written."""
+        return self._score(self._rollup.run(now).watermark, now)
+
+    def _score(self, as_of: datetime, now: datetime, transaction: AppTransaction | None = None) -> int:
         """Score as of a landmark with the model in use; without one, say so once and write nothing."""
+        self._features.build([as_of])
         try:
             self.model = Store(self.config.fleet.state_dir / "models", MODEL_NAME).refresh(self.model)
         except ModelRefused as error:
@@ -58,5 +98,9 @@ class Analysis:
             self.is_waiting = True
             return 0
         scoring = Scoring(stale_after_s=self.config.score.stale_after_s)
-        rows: int = score(self.lake, self.model, as_of=as_of, now=now, scoring=scoring).num_rows
+        rows: int = score(self.lake, self.model, as_of=as_of, now=now, scoring=scoring, transaction=transaction).num_rows
         return rows
+
+
+def _floor(at: datetime, width: timedelta) -> datetime:
+    return at - (at - _EPOCH) % width

@@ -8,7 +8,6 @@ recommended is held against what happened. Nothing is staged: the account comes 
 from __future__ import annotations
 
 import shutil
-import socket
 import time
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -22,10 +21,11 @@ from features.build import build_features
 from features.labels import label
 from features.rollup import roll_up
 from forewarn.account import Account, Recommended, TrueFailure, settle
-from forewarn.demo_fleet import LiveClock, LiveFleet, live_configuration, write_configuration, write_secret
+from forewarn.analysis import scored_until
+from forewarn.demo_fleet import LiveFleet, free_port, live_configuration, write_configuration, write_secret
 from forewarn.screen import Screen
-from ingest.clock import NS, datetime_of
-from ingest.errors import ConfigError
+from ingest.clock import NS, SharedClock, datetime_of, ns_of
+from ingest.errors import ConfigError, ForewarnError
 from ingest.lake import Lake
 from models.train import train
 
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 DAY_NS = 86_400 * NS
 _GRACE_NS = 1800 * NS  # fleet time after the last failure, so that what it left behind arrives
 _FASTEST = 2880.0  # fleet seconds per wall second that the collectors of sixteen nodes keep up with on two cores
-_HEAD_START_NS = 12 * NS  # wall time from the start of the processes to the start of fleet time
+_MOST_BEHIND_NS = 9000 * NS  # fleet time by which the newest scores may be behind; a slow machine makes time stand until they are there
+_PATIENCE_S = 120.0  # wall time for which it may stand
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +89,7 @@ def run_demo(options: DemoOptions, screen: Screen) -> DemoResult:
         scale = min(_FASTEST, max(options.scale, (wanted_ns - now_ns) / NS / options.live_s))
         clock = _start_live(fleet, directory, now_ns, scale, options)
         try:
-            ended_ns = _watch(wanted_ns, clock, fleet, options, screen)
+            ended_ns = _watch(wanted_ns, clock, lake, fleet, screen)
         finally:
             if not options.keep:
                 fleet.stop()
@@ -150,9 +151,10 @@ def _train(lake: Lake, directory: Path, *, cutoff: datetime, now: datetime, opti
     return report
 
 
-def _start_live(fleet: LiveFleet, directory: Path, now_ns: int, scale: float, options: DemoOptions) -> LiveClock:
-    clock = LiveClock(epoch_ns=now_ns, scale=scale, started_monotonic_ns=time.monotonic_ns() + _HEAD_START_NS)
-    ports = (_free_port(), _free_port())
+def _start_live(fleet: LiveFleet, directory: Path, now_ns: int, scale: float, options: DemoOptions) -> SharedClock:
+    """Start every process; fleet time goes on from `now_ns` when all of them are ready."""
+    clock = SharedClock.create(directory / "clock", now_ns, scale)
+    ports = (free_port(), free_port())
     keys = directory / "secrets"
     for name in ("webhook", "acks", "operator"):
         write_secret(keys / name)
@@ -160,25 +162,35 @@ def _start_live(fleet: LiveFleet, directory: Path, now_ns: int, scale: float, op
         "fleet",
         [
             *("emulate", "fleet", "--directory", str(directory / "fleet"), "--seed", str(options.seed), "--days", str(options.days + 40)),
-            *("--live-nodes", str(options.live_nodes), "--epoch-ns", str(now_ns), "--scale", str(scale)),
-            *("--started-monotonic-ns", str(clock.started_monotonic_ns)),
+            *("--live-nodes", str(options.live_nodes), "--clock-file", str(directory / "clock")),
             *("--outcomes-url", f"http://127.0.0.1:{ports[0]}/v1/outcomes", "--outcomes-secret-file", str(keys / "operator")),
         ],
     )
     fleet.wait_for(directory / "fleet" / "endpoints.json")
-    configuration = write_configuration(directory / "demo.toml", live_configuration(directory, clock, options.bus, ports, cadence_s=300.0))
+    configuration = write_configuration(directory / "demo.toml", live_configuration(directory, options.bus, ports, cadence_s=300.0))
     fleet.start("consumer", ["consume", "log", "--config", str(configuration)])
     fleet.start("up", ["up", "--config", str(configuration)])
+    fleet.wait_until_up(f"http://127.0.0.1:{ports[0]}")
+    clock.go()
     return clock
 
 
-def _watch(wanted_ns: int, clock: LiveClock, fleet: LiveFleet, options: DemoOptions, screen: Screen) -> int:
-    """Wait until fleet time is at `wanted_ns`; gives the fleet time at the end."""
-    with screen.step(f"living on: {options.live_nodes} nodes, {clock.scale:,.0f} times as fast") as progress:
+def _watch(wanted_ns: int, clock: SharedClock, lake: Lake, fleet: LiveFleet, screen: Screen) -> int:
+    """Wait until fleet time is at `wanted_ns`, and let it stand while the scores are too far behind; gives the fleet time at the end."""
+    epoch_ns, went_s = clock.now_ns(), time.monotonic()
+    with screen.step(f"living on: {clock.scale:,.0f} times as fast") as progress:
         while (at_ns := clock.now_ns()) < wanted_ns:
             fleet.require_alive()
-            progress((at_ns - clock.epoch_ns) / (wanted_ns - clock.epoch_ns))
-            time.sleep(0.25)
+            scored = scored_until(lake)
+            if at_ns - (ns_of(scored) if scored else epoch_ns) < _MOST_BEHIND_NS:
+                clock.go()
+                went_s = time.monotonic()
+            else:
+                clock.stand()
+            if time.monotonic() - went_s > _PATIENCE_S:
+                raise ForewarnError(f"no scores of {datetime_of(at_ns)} after {_PATIENCE_S:.0f} s: see the logs of forewarn up")
+            progress((at_ns - epoch_ns) / (wanted_ns - epoch_ns))
+            time.sleep(0.1)
     return clock.now_ns()
 
 
@@ -232,10 +244,3 @@ class _timed:  # noqa: N801  # reads as a statement
 
     def __exit__(self, *_: object) -> None:
         self._wall_s[self._name] = round(time.monotonic() - self._started, 1)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -6,34 +6,24 @@ import base64
 import os
 import secrets
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import requests
 import tomli_w
 
-from ingest.clock import datetime_of
 from ingest.errors import ForewarnError
 
+_PORTS = range(20_000, 32_000)  # below those that Linux hands out
 _READY_S = 60.0  # wall seconds that a process may take until it is ready
-
-
-@dataclass(frozen=True, kw_only=True)
-class LiveClock:
-    """Fleet time of the live part: the same three numbers for every process."""
-
-    epoch_ns: int
-    scale: float
-    started_monotonic_ns: int
-
-    def now_ns(self) -> int:
-        """Tell fleet time."""
-        return self.epoch_ns + int(max(0, time.monotonic_ns() - self.started_monotonic_ns) * self.scale)
 
 
 @dataclass
@@ -70,6 +60,18 @@ class LiveFleet:
                 raise ForewarnError(f"{file} did not appear within {_READY_S:.0f} s: see the logs in {self.directory}")
             time.sleep(0.05)
 
+    def wait_until_up(self, url: str) -> None:
+        """Wait until `forewarn up` answers at the address of its API."""
+        deadline = time.monotonic() + _READY_S
+        while True:
+            with suppress(requests.RequestException):
+                if requests.get(f"{url}/healthz", timeout=2).ok:
+                    return
+            self.require_alive()
+            if time.monotonic() > deadline:
+                raise ForewarnError(f"forewarn up did not answer within {_READY_S:.0f} s: see {self.directory / 'up.log'}")
+            time.sleep(0.05)
+
     def stop(self) -> None:
         """Ask every child to leave, then wait for it."""
         for child in reversed(self.children):
@@ -81,6 +83,15 @@ class LiveFleet:
                 os.killpg(child.pid, signal.SIGKILL)
                 child.wait()
         self.children.clear()
+
+
+def free_port() -> int:
+    """Find a port that is free now and that the system will not give to somebody who asks for any."""
+    while True:
+        port = secrets.choice(_PORTS)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def write_secret(file: Path) -> Path:
@@ -97,9 +108,7 @@ def write_configuration(file: Path, values: Mapping[str, Any]) -> Path:
     return file
 
 
-def live_configuration(
-    directory: Path, clock: LiveClock, bus: Mapping[str, Any], ports: tuple[int, int], cadence_s: float
-) -> dict[str, Any]:
+def live_configuration(directory: Path, bus: Mapping[str, Any], ports: tuple[int, int], cadence_s: float) -> dict[str, Any]:
     """Compose the configuration of the live part from what the emulated fleet says of its devices."""
     api_port, consumer_port = ports
     endpoints: dict[str, Any] = msgspec.json.decode((directory / "fleet" / "endpoints.json").read_bytes())
@@ -108,9 +117,7 @@ def live_configuration(
         "fleet": {
             "cluster": "demo",
             "state_dir": str(directory / "state"),
-            "clock_epoch": datetime_of(clock.epoch_ns).isoformat(),
-            "clock_scale": clock.scale,
-            "clock_started_monotonic_ns": clock.started_monotonic_ns,
+            "clock_file": str(directory / "clock"),
         },
         "lake": {"path": str(directory / "lake")},
         "bus": dict(bus),

@@ -6,15 +6,21 @@ Only this module and the command read the wall clock.
 from __future__ import annotations
 
 import asyncio
+import math
+import mmap
+import struct
 import time
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Protocol
 
 NS = 1_000_000_000
 
 
 class Clock(Protocol):
-    """Fleet time in UTC nanoseconds since the epoch."""
+    """Fleet time in UTC nanoseconds since the epoch, `scale` times as fast as wall time."""
+
+    scale: float
 
     def now_ns(self) -> int:
         """Tell fleet time."""
@@ -28,6 +34,8 @@ class Clock(Protocol):
 
 class SystemClock:
     """Fleet time is wall time."""
+
+    scale = 1.0
 
     def now_ns(self) -> int:
         """Tell wall time."""
@@ -43,31 +51,98 @@ class SystemClock:
 
 
 class ScaledClock:
-    """Fleet time stands at `epoch_ns` until the monotonic clock reaches `started_monotonic_ns`, then runs `scale` times as fast as it.
-
-    The monotonic clock is one per machine, so that processes given the same three numbers agree on fleet time.
-    """
+    """Fleet time stands at `epoch_ns` until the monotonic clock reaches `started_monotonic_ns`, then runs `scale` times as fast as it."""
 
     def __init__(self, epoch_ns: int, scale: float, started_monotonic_ns: int | None = None) -> None:
-        self.epoch_ns = epoch_ns
         self.scale = scale
-        self.started_monotonic_ns = time.monotonic_ns() if started_monotonic_ns is None else started_monotonic_ns
+        self._epoch_ns = epoch_ns
+        self._started_ns = time.monotonic_ns() if started_monotonic_ns is None else started_monotonic_ns
 
     def now_ns(self) -> int:
         """Tell scaled fleet time."""
-        return self.epoch_ns + int(max(0, time.monotonic_ns() - self.started_monotonic_ns) * self.scale)
+        epoch_ns, started_ns = self._origin()
+        return epoch_ns + int(max(0, time.monotonic_ns() - started_ns) * self.scale)
 
     def sleep_until(self, at_ns: int) -> None:
         """Block until fleet time is at `at_ns`."""
-        time.sleep(max(0.0, (at_ns - self.now_ns()) / NS / self.scale))
+        while wall_s := self._wall_s_until(at_ns):
+            time.sleep(wall_s)
 
     async def wait_until(self, at_ns: int) -> None:
         """Suspend until fleet time is at `at_ns`."""
-        await asyncio.sleep(max(0.0, (at_ns - self.now_ns()) / NS / self.scale))
+        while wall_s := self._wall_s_until(at_ns):  # noqa: ASYNC110  # time may stand meanwhile, which no event tells
+            await asyncio.sleep(wall_s)
+
+    def _origin(self) -> tuple[int, int]:
+        return self._epoch_ns, self._started_ns
+
+    def _wall_s_until(self, at_ns: int) -> float:
+        """Tell how long to sleep before looking again; 0 when `at_ns` has come."""
+        epoch_ns, started_ns = self._origin()
+        due_ns = started_ns + math.ceil((at_ns - epoch_ns) / self.scale)
+        return max(0.0, (due_ns - time.monotonic_ns()) / NS) if at_ns > epoch_ns else 0.0
+
+
+class SharedClock(ScaledClock):
+    """Scaled fleet time of several processes, kept in a file, so that whoever paces an emulated fleet can let time stand for all of them.
+
+    The monotonic clock is one per machine, so that every process reads the same time from the same three numbers. The file holds them
+    between two equal revisions; a reader that meets two different ones looks again. One process at a time may let time stand.
+    """
+
+    _LAYOUT = struct.Struct("<qqdqq")  # revision, epoch_ns, scale, started_monotonic_ns, revision
+    _NEVER_NS = 1 << 62
+    _LOOKS_EVERY_S = 0.05
+
+    def __init__(self, file: Path) -> None:
+        with file.open("r+b") as handle:
+            self._shared = mmap.mmap(handle.fileno(), self._LAYOUT.size)
+        super().__init__(0, self._read()[2], 0)
+
+    @classmethod
+    def create(cls, file: Path, epoch_ns: int, scale: float) -> SharedClock:
+        """Make the file of a new fleet time, which stands at `epoch_ns` until it is told to go."""
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(cls._LAYOUT.pack(0, epoch_ns, scale, cls._NEVER_NS, 0))
+        return cls(file)
+
+    @property
+    def stands(self) -> bool:
+        """Claim that time was told to stand."""
+        return self._origin()[1] == self._NEVER_NS
+
+    def stand(self) -> None:
+        """Let fleet time stand where it is, for every process."""
+        if not self.stands:
+            self._write(self.now_ns(), self._NEVER_NS)
+
+    def go(self) -> None:
+        """Let fleet time go on from where it stands."""
+        if self.stands:
+            self._write(self._origin()[0], time.monotonic_ns())
+
+    def _origin(self) -> tuple[int, int]:
+        _, epoch_ns, _, started_ns, _ = self._read()
+        return epoch_ns, started_ns
+
+    def _wall_s_until(self, at_ns: int) -> float:
+        return min(super()._wall_s_until(at_ns), self._LOOKS_EVERY_S)  # time may be told to stand while somebody sleeps
+
+    def _read(self) -> tuple[int, int, float, int, int]:
+        while True:
+            read: tuple[int, int, float, int, int] = self._LAYOUT.unpack(self._shared[:])
+            if read[0] == read[4]:
+                return read
+
+    def _write(self, epoch_ns: int, started_ns: int) -> None:
+        revision = self._read()[0] + 1
+        self._shared[:] = self._LAYOUT.pack(revision, epoch_ns, self.scale, started_ns, revision)
 
 
 class ManualClock:
     """Fleet time moves only when told to, or when somebody waits for it: a test double that never sleeps."""
+
+    scale = 1.0
 
     def __init__(self, at_ns: int) -> None:
         self._at_ns = at_ns

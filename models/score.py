@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from ingest.lake import Lake, table_rows
+from ingest.lake import AppTransaction, Lake, table_rows
 from models.evaluate import main_horizon
 from models.explain import as_json, explain
 from models.fleet import Fleet, read_fleet
@@ -46,13 +46,14 @@ def score(
     nodes: Sequence[str] | None = None,
     scoring: Scoring | None = None,
     append: bool = True,
+    transaction: AppTransaction | None = None,
 ) -> pa.Table:
-    """Score every unit with features as of `as_of` and append the rows to `scores`; gives the rows."""
+    """Score every unit with features as of `as_of` and append the rows to `scores`, under `transaction` where given; gives the rows."""
     scoring = scoring or Scoring()
     fleet = read_fleet(lake, as_of, nodes, oldest_h=scoring.oldest_landmark_h)
     rows = score_fleet(model, fleet, as_of=as_of, now=now, scoring=scoring)
     if append and rows.num_rows:
-        lake.append(SCORES, rows)
+        lake.append(SCORES, rows, transaction)
         _publish(rows, model)
     return rows
 

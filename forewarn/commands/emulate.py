@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from ingest.clock import Clock
 
 emulate = typer.Typer(help="Emulate a GPU fleet or one of its devices.", no_args_is_help=True)
 
@@ -17,9 +20,8 @@ def emulate_fleet(
     seed: Annotated[int, typer.Option(help="Seed of the fleet.")] = 7,
     days: Annotated[int, typer.Option(help="Days that the fleet lives.")] = 100,
     live_nodes: Annotated[int, typer.Option(help="How many of its nodes show their devices.")] = 16,
-    epoch_ns: Annotated[int | None, typer.Option(help="Fleet time at the start, UTC nanoseconds; default: the fleet's first day.")] = None,
-    scale: Annotated[float, typer.Option(help="Fleet seconds per wall second.")] = 1.0,
-    started_monotonic_ns: Annotated[int | None, typer.Option(help="Monotonic clock at which fleet time starts; default: now.")] = None,
+    scale: Annotated[float, typer.Option(help="Fleet seconds per wall second, from the fleet's first day on.")] = 1.0,
+    clock_file: Annotated[Path | None, typer.Option(help="File of a fleet time that somebody else keeps, in place of --scale.")] = None,
     rate_scale: Annotated[float | None, typer.Option(help="Failure rates, times those of real fleets.")] = None,
     outcomes_url: Annotated[str | None, typer.Option(help="Where the fleet's operators report what became of nodes.")] = None,
     outcomes_secret_file: Annotated[Path | None, typer.Option(help="Secret with which they sign.")] = None,
@@ -30,6 +32,7 @@ def emulate_fleet(
     """
     from emulators.fleet import run_fleet  # noqa: PLC0415
     from emulators.world import World, WorldSpec  # noqa: PLC0415
+    from ingest.clock import SharedClock  # noqa: PLC0415
 
     spec = WorldSpec.show(seed=seed, days=days, **({} if rate_scale is None else {"rate_scale": rate_scale}))
     names = [node.name for node in World(spec).nodes[:live_nodes]]
@@ -37,15 +40,21 @@ def emulate_fleet(
         run_fleet(
             spec,
             names,
-            epoch_ns=spec.start_ns if epoch_ns is None else epoch_ns,
-            scale=scale,
-            started_monotonic_ns=started_monotonic_ns,
+            clock=SharedClock(clock_file) if clock_file else _own_clock(directory / "clock", spec.start_ns, scale),
             directory=directory,
             outcomes_url=outcomes_url,
             outcomes_secret_file=outcomes_secret_file,
             cluster="demo",
         )
     )
+
+
+def _own_clock(file: Path, epoch_ns: int, scale: float) -> Clock:
+    from ingest.clock import SharedClock  # noqa: PLC0415
+
+    clock = SharedClock.create(file, epoch_ns, scale)
+    clock.go()
+    return clock
 
 
 @emulate.command("history")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -12,7 +13,7 @@ import typer
 
 from forewarn.config import load
 from forewarn.settings import Config
-from ingest.clock import Clock, ScaledClock, SystemClock, datetime_of, ns_of, parse_time
+from ingest.clock import Clock, SharedClock, SystemClock, datetime_of, ns_of, parse_time
 from ingest.errors import ConfigError
 
 ConfigOption = Annotated[Path | None, typer.Option("--config", "-c", help="Configuration file (TOML).", envvar="FOREWARN_CONFIG")]
@@ -26,11 +27,16 @@ def configuration(path: Path | None) -> Config:
 
 
 def clock_of(config: Config) -> Clock:
-    """Build the clock that rules fleet time: the system's, or a scaled one for an emulated fleet."""
-    fleet = config.fleet
-    if fleet.clock_epoch is None:
+    """Build the clock that rules fleet time: the system's, or the one that an emulated fleet keeps in a file."""
+    file = config.fleet.clock_file
+    if file is None:
         return SystemClock()
-    return ScaledClock(time_of(fleet.clock_epoch, "fleet.clock_epoch"), fleet.clock_scale, fleet.clock_started_monotonic_ns)
+    try:
+        return SharedClock(file)
+    except (OSError, ValueError, struct.error) as error:
+        raise ConfigError(
+            f"fleet.clock_file: {file} is no fleet time: {error}: name the file that `forewarn emulate fleet` keeps"
+        ) from error
 
 
 def time_of(text: str, name: str) -> int:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import socket
-import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-import requests
 
 from emulators.world import WorldSpec
-from forewarn.demo_fleet import LiveClock, LiveFleet, live_configuration, write_configuration, write_secret
+from forewarn.demo_fleet import LiveFleet, free_port, live_configuration, write_configuration, write_secret
+from ingest.clock import SharedClock
 
 NS = 1_000_000_000
 
@@ -30,20 +27,13 @@ class SmallFleet:
 
     def __post_init__(self) -> None:
         self.epoch_ns = WorldSpec.show(seed=3, days=30).start_ns + 5 * 86_400 * NS
-        self.clock = LiveClock(epoch_ns=self.epoch_ns, scale=self.scale, started_monotonic_ns=time.monotonic_ns() + 8 * NS)
+        self.clock = SharedClock.create(self.directory / "clock", self.epoch_ns, self.scale)
         self.processes = LiveFleet(self.directory)
         self.configuration = self.directory / "forewarn.toml"
 
-    def wait_until_up(self, patience_s: float = 60.0) -> None:
+    def wait_until_up(self) -> None:
         """Wait until the API of `forewarn up` answers."""
-        deadline = time.monotonic() + patience_s
-        while time.monotonic() < deadline:
-            with suppress(requests.RequestException):
-                if requests.get(f"{self.api}/healthz", timeout=2).ok:
-                    return
-            self.processes.require_alive()
-            time.sleep(0.05)
-        raise AssertionError(f"forewarn up did not answer within {patience_s:.0f} s")
+        self.processes.wait_until_up(self.api)
 
     def start(self) -> None:
         """Start devices and consumer; `up` is the test's to start."""
@@ -55,17 +45,15 @@ class SmallFleet:
             "fleet",
             [
                 *("emulate", "fleet", "--directory", str(self.directory / "fleet"), "--seed", "3", "--days", "30"),
-                *("--live-nodes", str(self.nodes), "--rate-scale", str(self.rate_scale), "--epoch-ns", str(self.epoch_ns)),
-                *("--scale", str(self.scale), "--started-monotonic-ns", str(self.clock.started_monotonic_ns)),
+                *("--live-nodes", str(self.nodes), "--rate-scale", str(self.rate_scale), "--clock-file", str(self.directory / "clock")),
                 *("--outcomes-url", f"http://127.0.0.1:{ports[0]}/v1/outcomes", "--outcomes-secret-file", str(keys / "operator")),
             ],
         )
         self.processes.wait_for(self.directory / "fleet" / "endpoints.json")
-        write_configuration(self.configuration, live_configuration(self.directory, self.clock, self.bus, ports, cadence_s=300.0))
+        write_configuration(self.configuration, live_configuration(self.directory, self.bus, ports, cadence_s=300.0))
         self.api = f"http://127.0.0.1:{ports[0]}"
         self.processes.start("consumer", ["consume", "log", "--config", str(self.configuration)])
-        while self.clock.now_ns() == self.epoch_ns:  # two readings at one fleet time would look like one taken twice
-            time.sleep(0.05)
+        self.clock.go()
 
 
 @pytest.fixture
@@ -83,10 +71,3 @@ def small_fleet(tmp_path: Path) -> Iterator[Callable[..., SmallFleet]]:
     yield make
     for fleet in made:
         fleet.processes.stop()
-
-
-def free_port() -> int:
-    """Find a port that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -33,9 +34,12 @@ KEYS = {
 pytestmark = [pytest.mark.e2e, pytest.mark.nvml]
 
 
+Xid = tuple[str, str, int]  # node, boot id, number of the kernel's record
+
+
 @pytest.fixture
-def killed(small_fleet: Callable[..., SmallFleet]) -> SmallFleet:
-    """Make a fleet whose `up` was killed many times and then ended in order."""
+def killed(small_fleet: Callable[..., SmallFleet]) -> tuple[SmallFleet, set[Xid]]:
+    """Make a fleet whose `up` was killed many times and then ended in order, with the XIDs that its kernels held while `up` last ran."""
     fleet = small_fleet()
     moments = random.Random(11)
     for number in range(KILLS):
@@ -47,10 +51,11 @@ def killed(small_fleet: Callable[..., SmallFleet]) -> SmallFleet:
         process.wait()
     process = start_up(fleet)
     fleet.wait_until_up()
+    logged = wait_for_xids(fleet.directory / "fleet", at_least=3)
     assert wait(process, 10.0) is None
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=40) == 0
-    return fleet
+    return fleet, logged
 
 
 def start_up(fleet: SmallFleet) -> subprocess.Popen[bytes]:
@@ -66,18 +71,26 @@ def wait(process: subprocess.Popen[bytes], seconds: float) -> int | None:
         return None
 
 
-def test_kills_lose_and_double_nothing(killed: SmallFleet) -> None:
+def wait_for_xids(directory: Path, *, at_least: int, patience_s: float = 90.0) -> set[Xid]:
+    """Wait until the kernels hold so many XIDs of their present boots: each reboot empties a log."""
+    deadline = time.monotonic() + patience_s
+    while len(logged := set(logged_xids(directory))) < at_least:
+        assert time.monotonic() < deadline, f"{len(logged)} XIDs within {patience_s:.0f} s"
+        time.sleep(0.1)
+    return logged
+
+
+def test_kills_lose_and_double_nothing(killed: tuple[SmallFleet, set[Xid]]) -> None:
     """Every row is in the lake once, every XID of the kernel logs is there, events keep their ids, and the ledger is sound."""
+    fleet, logged = killed
     with duckdb.connect() as connection:
-        rows = {table.name: doubled(connection, Lake(killed.directory / "lake"), table, key) for table, key in KEYS.items()}
+        rows = {table.name: doubled(connection, Lake(fleet.directory / "lake"), table, key) for table, key in KEYS.items()}
         found = connection.execute("select node, boot_id, kernel_seq from events where source = 'kernel_log' and kind = 'xid'").fetchall()
     assert {name: twice for name, (_, twice) in rows.items() if twice} == {}
     assert rows["gpu_samples"][0] > 1000
-    logged = set(logged_xids(killed.directory / "fleet"))
-    assert len(logged) >= 3
     assert logged - set(found) == set()
-    check_consumer(killed.directory / "state" / "consumer.sqlite")
-    check_ledger(killed.directory / "state" / "ledger.sqlite")
+    check_consumer(fleet.directory / "state" / "consumer.sqlite")
+    check_ledger(fleet.directory / "state" / "ledger.sqlite")
 
 
 def doubled(connection: duckdb.DuckDBPyConnection, lake: Lake, table: object, key: str) -> tuple[int, list[object]]:
@@ -87,7 +100,7 @@ def doubled(connection: duckdb.DuckDBPyConnection, lake: Lake, table: object, ke
     return count, connection.execute(f"select {key}, count(*) from {name} group by all having count(*) > 1 limit 5").fetchall()
 
 
-def logged_xids(directory: Path) -> list[tuple[str, str, int]]:
+def logged_xids(directory: Path) -> list[Xid]:
     """Read the XIDs that the emulated kernels hold now, which is since their last boot, by node, boot and sequence number."""
     found = []
     for log in directory.glob("*/kmsg*"):

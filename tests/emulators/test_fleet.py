@@ -15,9 +15,10 @@ import aiohttp
 import pytest
 
 from emulators.faults import Failure
-from emulators.fleet import Farm, FleetTime, run_fleet
-from emulators.layout import HOUR_NS, MINUTE_NS, NS, WorldSpec
+from emulators.fleet import Farm, run_fleet
+from emulators.layout import HOUR_NS, MINUTE_NS, WorldSpec
 from emulators.world import World
+from ingest.clock import SharedClock
 
 pytestmark = pytest.mark.nvml
 SCALE = 3600.0
@@ -37,10 +38,12 @@ class Live:
     def __init__(self, spec: WorldSpec, nodes: list[str], epoch_ns: int, directory: Path) -> None:
         self._stop = asyncio.Event()
         self._directory = directory
-        self._task = asyncio.create_task(run_fleet(spec, nodes, epoch_ns=epoch_ns, scale=SCALE, directory=directory, stop=self._stop))
+        self._clock = SharedClock.create(directory / "clock", epoch_ns, SCALE)
+        self._task = asyncio.create_task(run_fleet(spec, nodes, clock=self._clock, directory=directory, stop=self._stop))
 
     async def __aenter__(self) -> dict[str, Any]:
         await until(self._is_ready)
+        self._clock.go()
         found: dict[str, Any] = json.loads((self._directory / "endpoints.json").read_text())
         return found
 
@@ -135,11 +138,3 @@ async def visible_gpus(environment: dict[str, str]) -> int | None:
     )
     out, _ = await child.communicate()
     return int(out) if child.returncode == 0 else None
-
-
-def test_fleet_time_stands_still_until_it_starts() -> None:
-    """Before the start of the clock it tells the epoch, afterwards it runs at its scale."""
-    started_ns = time.monotonic_ns()
-    assert FleetTime(epoch_ns=5, scale=10.0, started_monotonic_ns=started_ns + 60 * NS).now_ns() == 5
-    told_ns = FleetTime(epoch_ns=5, scale=10.0, started_monotonic_ns=started_ns - 60 * NS).now_ns()
-    assert 600 * NS <= told_ns < 700 * NS

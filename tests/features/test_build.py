@@ -174,6 +174,21 @@ def test_rows_are_appended_in_the_declared_columns(lake: Lake, read: Callable[[A
     ]
 
 
+@pytest.mark.usefixtures("fleet")
+def test_what_a_pass_that_died_has_written_is_completed_and_not_doubled(
+    lake: Lake, read: Callable[[Any], list[dict[str, Any]]], at: At
+) -> None:
+    """Of one landmark the lake has the GPUs and not the nodes; building both landmarks again adds what is missing, and no more."""
+    roll_up(lake, at(121))
+    gpus, nodes = compute(lake, [at(100), at(110)])
+    is_first = [row["as_of"] == at(100) for row in gpus.to_pylist()]
+    lake.append(GPU_FEATURES, gpus.filter(pa.array(is_first)))
+    report = build_features(lake, [at(100), at(110)])
+    assert (report.gpu_rows, report.node_rows) == (is_first.count(False), nodes.num_rows)
+    assert sorted(row["as_of"] for row in read(GPU_FEATURES)) == sorted(gpus["as_of"].to_pylist())
+    assert build_features(lake, [at(100), at(110)]).gpu_rows == 0
+
+
 def test_an_empty_lake_has_no_rows(lake: Lake, at: At) -> None:
     """Nothing known gives nothing, not an error."""
     roll_up(lake, at(1))

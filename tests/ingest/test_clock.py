@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.clock import NS, ManualClock, ScaledClock, SystemClock, datetime_of, ns_of, parse_time
+from ingest.clock import NS, ManualClock, ScaledClock, SharedClock, SystemClock, datetime_of, ns_of, parse_time
 
 EPOCH = 1_750_000_000 * NS
 
@@ -55,6 +57,30 @@ def test_two_scaled_clocks_with_the_same_start_tell_the_same_time() -> None:
     one, other = ScaledClock(EPOCH, 60.0, started), ScaledClock(EPOCH, 60.0, started)
     first, second, third = one.now_ns(), other.now_ns(), one.now_ns()
     assert EPOCH + 300 * NS <= first <= second <= third
+
+
+def test_scaled_time_stands_still_until_it_starts() -> None:
+    """Before the start of the clock it tells the epoch."""
+    assert ScaledClock(EPOCH, 10.0, time.monotonic_ns() + 60 * NS).now_ns() == EPOCH
+
+
+async def test_a_shared_clock_stands_and_goes_for_everybody_who_reads_its_file(tmp_path: Path) -> None:
+    """Who waits while time stands goes on waiting; time goes on from where it stood."""
+    pacer = SharedClock.create(tmp_path / "clock", EPOCH, 1000.0)
+    reader = SharedClock(tmp_path / "clock")
+    assert (reader.scale, reader.stands, reader.now_ns()) == (1000.0, True, EPOCH)
+    waiting = asyncio.create_task(reader.wait_until(EPOCH + NS))
+    done, _ = await asyncio.wait({waiting}, timeout=0.2)
+    assert not done
+    pacer.go()
+    await asyncio.wait_for(waiting, 10)
+    pacer.stand()
+    stood_ns = reader.now_ns()
+    assert stood_ns >= EPOCH + NS
+    assert pacer.now_ns() == reader.now_ns() == stood_ns
+    pacer.go()
+    reader.sleep_until(stood_ns + 20 * NS)
+    assert reader.now_ns() >= stood_ns + 20 * NS
 
 
 async def test_waiting_for_the_past_returns_at_once() -> None:
