@@ -203,7 +203,7 @@ class Delivery:
         with self._lock:
             self._breaker.note(is_ok or is_permanent, self._wall.now_ns())
         if is_ok:
-            self.outbox.done(parcel, answer.label)
+            self.outbox.done(parcel, answer.label, self._wall.now_ns())
         elif answer.code == GONE:
             buried = self.outbox.disable("gone (410)", self._wall.now_ns())
             DEAD.labels(self._endpoint.name, "gone").inc(buried)

@@ -1,6 +1,6 @@
 """Events still to be sent, per endpoint: in order within a key, until they expire, across restarts.
 
-pending ──2xx──► done
+pending ──2xx──► done, forgotten after a month
    ├──── permanent answer, endpoint gone, expired ──► dead
    └──── anything else ──► pending, later
 """
@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from alerting.database import Database
+
+_DONE_KEPT_NS = 30 * 86_400 * 1_000_000_000  # what was said stays in the ledger's revisions; this is how it was delivered
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,9 +46,12 @@ class Outbox:
         rows = self._database.query(sql, (self.endpoint, fleet_ns))
         return [Parcel(seq=seq, id=id_, key=key, body=body, expires_ns=exp, attempts=n) for seq, id_, key, body, exp, n in rows]
 
-    def done(self, parcel: Parcel, answer: str) -> None:
-        """Note that the consumer has stored the event."""
+    def done(self, parcel: Parcel, answer: str, wall_ns: int) -> None:
+        """Note that the consumer has stored the event, and forget those that it stored a month ago."""
         self._end(parcel, "done", answer)
+        sql = "delete from outbox where endpoint = ? and state = 'done' and created_wall_ns < ?"
+        with self._database.transaction() as connection:
+            connection.execute(sql, (self.endpoint, wall_ns - _DONE_KEPT_NS))
 
     def dead(self, parcel: Parcel, why: str) -> None:
         """Give an event up; it stays in the ledger for a person to read."""

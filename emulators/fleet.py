@@ -71,8 +71,7 @@ class NodeDevices:
         self._log.reboot(boot_id=boot_id, boot_at_ns=boot_ns)
         self._boot_file.write_text(f"{boot_id}\n")
         if self._machine is not None:
-            with self._machine.edit_machine() as machine:
-                machine.boot_id = boot_id.encode()
+            self._machine.reboot(boot_id)
 
     def say(self, event: KernelEvent) -> None:
         """Let something happen in the kernel."""

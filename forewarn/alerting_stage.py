@@ -16,7 +16,6 @@ from alerting.loop import AlertLoop
 from alerting.policy import PolicySettings
 from alerting.settings import AlertSettings
 from alerting.signature import read_secrets
-from forewarn.compose import ledger_path
 from forewarn.settings import AlertSection, Config
 from ingest.clock import Clock
 from ingest.errors import ConfigError
@@ -32,7 +31,7 @@ class Alerting:
         alert = config.alert
         self._look_s = max(0.1, alert.look_s / clock.scale)
         endpoint = _endpoint(alert)
-        path = ledger_path(config)
+        path = config.fleet.ledger
         path.parent.mkdir(parents=True, exist_ok=True)
         self.ledger = Ledger(path, endpoints=(endpoint.name,) if endpoint else ())
         self.loop = AlertLoop(lake, self.ledger, cluster=config.fleet.cluster, clock=clock, mode=alert.mode, settings=settings_of(alert))

@@ -17,11 +17,13 @@ from ingest.errors import ConfigError
 if TYPE_CHECKING:
     from forewarn.alerting_stage import Alerting
     from forewarn.sources import Sources
-    from ingest.bus import Publisher, Rejects, Subscriber
+    from ingest.bus import Publisher, Subscriber
     from ingest.collector import Collector
     from ingest.kafka_admin import KafkaConnection
+    from ingest.kafka_bus import KafkaRejects
     from ingest.kafka_topics import TopicPlan
     from ingest.lake import Lake
+    from ingest.rejects import FileRejects
     from ingest.spool import Spool
     from ingest.writer import Writer
 
@@ -71,7 +73,7 @@ def writer_of(config: Config, lake: Lake, subscriber: Subscriber) -> Writer:
     return Writer(subscriber, lake, rejects_of(config), max_rows=config.write.max_rows, max_age_s=config.write.max_age_s)
 
 
-def rejects_of(config: Config) -> Rejects:
+def rejects_of(config: Config) -> FileRejects | KafkaRejects:
     """Build the place for messages that cannot become rows: a topic of its own, or a folder where there is no broker."""
     if config.bus.kind == "kafka":
         from ingest.kafka_bus import KafkaRejects  # noqa: PLC0415
@@ -142,11 +144,6 @@ def alerting_of(config: Config, lake: Lake, clock: Clock) -> Alerting:
     from forewarn.alerting_stage import Alerting  # noqa: PLC0415
 
     return Alerting(config, lake, clock)
-
-
-def ledger_path(config: Config) -> Path:
-    """Tell where the ledger is."""
-    return config.fleet.state_dir / "ledger.sqlite"
 
 
 def secret(file: Path) -> str:

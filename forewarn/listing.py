@@ -7,14 +7,13 @@ from typing import Any
 import msgspec
 
 from alerting.ledger import Entry, Ledger
-from forewarn.compose import ledger_path
 from forewarn.settings import Config
 from ingest.clock import datetime_of
 
 
 def recommendation_rows(config: Config, *, everything: bool = False) -> list[dict[str, Any]]:
     """List recommendations, oldest first: those that are open, or all of them."""
-    path = ledger_path(config)
+    path = config.fleet.ledger
     if not path.exists():
         return []
     ledger = Ledger(path)

@@ -24,6 +24,11 @@ class FleetSection(Section):
     state_dir: Path = Field(Path("var"), description="folder for spool, ledger and models")
     clock_file: Path | None = Field(None, description="file of an emulated fleet's time, which its emulator makes; none: real time")
 
+    @property
+    def ledger(self) -> Path:
+        """Where the decision layer keeps what it has said."""
+        return self.state_dir / "ledger.sqlite"
+
 
 class LakeSection(Section):
     """Where the tables are."""

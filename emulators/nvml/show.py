@@ -60,7 +60,7 @@ def show_gpu(gpu: GpuState, block: Any) -> None:
     values = vars(gpu)
     block.temp_c = gpu.temp_c
     for name, quantity, factor in _NUMBERS:
-        setattr(block, quantity, int(values[name] * factor))
+        setattr(block, quantity, round(values[name] * factor))
     for name, quantity in _OPTIONAL:
         value = values[name]
         block.rc[QUANTITY[quantity]] = NOT_SUPPORTED if value is None else 0

@@ -25,14 +25,15 @@ Deliveries = Callable[..., Delivery]
 @pytest.fixture
 def put(ledger: Ledger) -> Put:
     """Put an event into the outbox of the endpoint `scheduler`."""
-    sql = "insert into outbox (id, endpoint, key, body, created_wall_ns, expires_ns, next_wall_ns) values (?, 'scheduler', ?, ?, 1, ?, 0)"
+    sql = "insert into outbox (id, endpoint, key, body, created_wall_ns, expires_ns, next_wall_ns) values (?, 'scheduler', ?, ?, ?, ?, 0)"
 
-    def insert(event: OutboxEvent) -> None:
+    def insert(event: OutboxEvent, age_days: float) -> None:
+        written_ns = SystemClock().now_ns() - int(age_days * 86_400 * NS)
         with ledger.database.transaction() as connection:
-            connection.execute(sql, (event.id, event.key, event.body, event.expires_ns))
+            connection.execute(sql, (event.id, event.key, event.body, written_ns, event.expires_ns))
 
-    def put(event_id: str, key: str = "k", expires_ns: int = FAR) -> None:
-        insert(OutboxEvent(id=event_id, key=key, body=f'{{"id":"{event_id}"}}'.encode(), expires_ns=expires_ns))
+    def put(event_id: str, key: str = "k", expires_ns: int = FAR, age_days: float = 0.0) -> None:
+        insert(OutboxEvent(id=event_id, key=key, body=f'{{"id":"{event_id}"}}'.encode(), expires_ns=expires_ns), age_days)
 
     return put
 
@@ -133,6 +134,15 @@ def test_retries_until_stored(put: Put, deliveries: Deliveries, consumer: Any, l
     drain(deliveries(breaker_failures=100))
     assert ids(consumer) == ["msg_1"] * 6
     assert last(ledger) == [("msg_1", "done", 6, "202")]
+
+
+def test_what_was_stored_long_ago_is_forgotten(put: Put, deliveries: Deliveries, consumer: Any, ledger: Ledger) -> None:
+    """An event of a month ago leaves the outbox with the next one that is stored; one that was given up stays for a person to read."""
+    consumer.script = [400]
+    for number, age_days in enumerate((32, 31, 29)):
+        put(f"msg_{number}", age_days=age_days)
+        drain(deliveries())
+    assert [(id_, state) for id_, state, _, _ in last(ledger)] == [("msg_0", "dead"), ("msg_2", "done")]
 
 
 @pytest.mark.parametrize("code", [400, 401, 403, 404, 413, 415, 422])
