@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from forewarn.commands import analysis, configuration, emulate, ingestion, lake, recommendations, running
+from forewarn.commands import analysis, configuration, emulate, ingestion, lake, recommendations, replay, running, topics
 from forewarn.logs import configure_logs
 from ingest.errors import ForewarnError
 
@@ -33,6 +33,8 @@ app.command("write")(ingestion.write)
 app.command("import")(ingestion.import_history)
 app.add_typer(ingestion.inspect, name="inspect")
 app.add_typer(lake.lake, name="lake")
+app.add_typer(topics.topics, name="topics")
+app.command("replay")(replay.replay)
 app.command("features")(analysis.features)
 app.command("train")(analysis.train)
 app.command("evaluate")(analysis.evaluate)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,17 +105,22 @@ def create_topics(
     *,
     partitions: int,
     replication: int,
-    configs: Mapping[str, str] | None = None,
+    retention_ms: Callable[[str], int] | None = None,
     tables: Iterable[str] = TABLES,
 ) -> list[str]:
-    """Create the topics that do not exist yet and give their names; waits until they can be written."""
-    wanted = [settings.topic(table) for table in (*tables, REJECTED)]
+    """Create the topics that do not exist yet and give their names; waits until they can be written.
+
+    `retention_ms` tells of a table for how long its topic keeps a message; without it the cluster decides.
+    """
+    names = {settings.topic(table): table for table in (*tables, REJECTED)}
+    wanted = list(names)
     with connect(settings) as client:
         missing = sorted(set(wanted) - set(client.list_topics()))
         if missing:
-            options = {"num_partitions": partitions, "replication_factor": replication, "configs": dict(configs or {})}
+            common = {"num_partitions": partitions, "replication_factor": replication}
+            kept = {name: {"retention.ms": str(retention_ms(names[name]))} if retention_ms else {} for name in missing}
             with suppress(TopicAlreadyExistsError):  # another process makes them at the same moment; the others of `missing` are made
-                client.create_topics(dict.fromkeys(missing, options))
+                client.create_topics({name: common | {"configs": kept[name]} for name in missing})
         client.wait_for_topics(wanted, timeout_ms=int(settings.connect_timeout_s * 1000))
     return missing
 
@@ -128,7 +133,7 @@ def stream_prefixes(settings: KafkaConnection, tables: Iterable[str]) -> dict[st
         found = {topic["name"]: topic for topic in client.describe_topics(sorted(wanted))}
     missing = sorted(name for name in wanted if found.get(name, {}).get("error_code", 3) == 3)  # UNKNOWN_TOPIC_OR_PARTITION
     if missing:
-        raise BusUnavailable(f"Kafka at {settings.bootstrap} has no topic {', '.join(missing)}; create them with: forewarn topics")
+        raise BusUnavailable(f"Kafka at {settings.bootstrap} has no topic {', '.join(missing)}; create them with: forewarn topics create")
     denied = sorted(name for name in wanted if found[name]["error_code"] == 29)  # TOPIC_AUTHORIZATION_FAILED
     if denied:
         raise BusUnavailable(f"Kafka at {settings.bootstrap}: {settings.username} may not use topic {', '.join(denied)}; grant it there")

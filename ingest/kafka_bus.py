@@ -31,6 +31,7 @@ __all__ = ["KafkaConnection", "KafkaPublisher", "KafkaRejects", "KafkaSubscriber
 
 _FOR_EVER_MS = 2**31 - 1
 _CHECK_S = 1.0  # asking all positions takes 0.3 ms each
+_KEPT_OF_TOO_LARGE = 65_536  # bytes
 _TOO_LARGE = (MessageSizeTooLargeError, RecordListTooLargeError)
 _log = structlog.get_logger()
 
@@ -256,12 +257,23 @@ class KafkaRejects:
         self._producer: KafkaProducer | None = None
 
     def put(self, delivery: Delivery, reason: str, detail: str) -> None:
-        """Send one message and wait until the broker has it; raises BusUnavailable."""
+        """Send one message and wait until the broker has it; raises BusUnavailable.
+
+        Of a message that is too large beside its reason a beginning is kept: the whole one lies at its place until it expires there.
+        """
+        try:
+            self._send(delivery, encode_rejected(delivery, reason, detail))
+        except _TOO_LARGE:
+            cut = delivery._replace(body=delivery.body[:_KEPT_OF_TOO_LARGE])
+            self._send(cut, encode_rejected(cut, reason, f"{detail[:1000]}; cut from {len(delivery.body)} bytes: too large for the topic"))
+
+    def _send(self, delivery: Delivery, body: bytes) -> None:
         try:
             if self._producer is None:
                 self._producer = KafkaProducer(**self._settings.client_options(), acks="all", compression_type="zstd")
-            body = encode_rejected(delivery, reason, detail)
             self._producer.send(self._settings.topic(REJECTED), key=delivery.table.encode(), value=body).get(timeout=30)
+        except _TOO_LARGE:
+            raise
         except KafkaError as error:
             raise BusUnavailable(f"Kafka at {self._settings.bootstrap}: {error}") from error
 

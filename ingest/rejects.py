@@ -1,18 +1,14 @@
-"""Messages that could not become rows: kept as they came with their reason, counted, and put back on their way when the reason is gone."""
+"""Messages that could not become rows: kept as they came with their reason; `ingest.replays` puts them back on their way."""
 
 from __future__ import annotations
 
 import os
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
 from ingest.bus import Delivery
-from ingest.errors import RecordRejected
-from ingest.messages import decode
-from ingest.spool import Spool
 
 
 class Rejected(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,27 +49,3 @@ def encode_rejected(delivery: Delivery, reason: str, detail: str) -> bytes:
     return msgspec.json.encode(
         Rejected(reason=reason, detail=detail, stream=delivery.stream, offset=delivery.offset, table=delivery.table, body=delivery.body)
     )
-
-
-def reasons(kept: Iterable[Rejected]) -> Counter[tuple[str, str]]:
-    """Count rejected messages by table and reason."""
-    return Counter((message.table, message.reason) for message in kept)
-
-
-def replay(kept: Iterable[Rejected], spool: Spool) -> int:
-    """Spool the rows of messages that can be read by now, under new numbers, and say how many messages that were.
-
-    A message that is kept twice is spooled once; one that still cannot be read stays where it is.
-    """
-    seen: set[tuple[str, int]] = set()
-    for message in kept:
-        if (message.stream, message.offset) in seen:
-            continue
-        seen.add((message.stream, message.offset))
-        try:
-            read = decode(message.body)
-        except RecordRejected:
-            seen.discard((message.stream, message.offset))
-            continue
-        spool.put(read.table, read.node, read.rows)
-    return len(seen)

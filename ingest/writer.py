@@ -250,6 +250,17 @@ class Writer:
         return max(0.0, min(self._poll_s, *left, self._poll_s))
 
 
+def check_delivery(body: bytes) -> Message:
+    """Read a message as the writer does; raises RecordRejected where it cannot become rows of its table."""
+    table = decode(body).table
+    message = _decode(Delivery("", 0, table, body))
+    try:
+        _arrow(TABLES[table], [message])
+    except (pa.ArrowInvalid, OverflowError) as error:
+        raise RecordRejected("does_not_fit", str(error)) from error
+    return message
+
+
 def _decode(delivery: Delivery) -> Message:
     message = decode(delivery.body)
     if message.table != delivery.table:
