@@ -203,7 +203,7 @@ class Collector:
             LAST_SUCCESS.labels(name).set(health.last_success_at_ns / NS)
         if source.pace is Pace.FLEET:
             passed = int((self._clock.now_ns() - started_at_ns) / NS / source.interval_s)
-            READS_SKIPPED.labels(name).inc(passed)
+            READS_SKIPPED.labels(name).inc(max(0, passed))  # below zero where the clock was set back meanwhile
 
     async def _open(self, followed: _Followed) -> None:
         if not followed.is_open:

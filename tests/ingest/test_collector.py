@@ -155,6 +155,21 @@ async def test_ticks_that_pass_while_a_read_runs_are_counted_and_not_made_up(tmp
     assert metric("forewarn_collector_skipped_reads_total", source="slow") - before == 3
 
 
+async def test_a_clock_that_is_set_back_during_a_read_does_not_end_the_source(tmp_path: Path) -> None:
+    """The source is read on at the new time."""
+    stop, clock = asyncio.Event(), ManualClock(DAY)
+
+    async def step_back(at_ns: int) -> list[Observed]:
+        clock.advance(-3600)
+        return [sample(at_ns)]
+
+    source = Scripted("stepped", step_back, after(1, stop))
+    async with asyncio.timeout(10):
+        await Collector([source], Spool(tmp_path), clock=clock, jitter_ratio=0.0).run(stop)
+    first, second = source.read_at
+    assert second - first == -3590 * NS
+
+
 async def test_records_go_into_the_spool_by_table_and_node(tmp_path: Path) -> None:
     """What a read says becomes one message per table and node, long ones in several."""
     stop = asyncio.Event()
