@@ -18,6 +18,7 @@ SLOW = (
     "emulators/test_parity.py",
     "features/test_build.py",
     "features/test_rollup.py",
+    "forewarn/test_lake_year.py",
     "fuzz/",
     "ingest/nvml/",
     "ingest/test_lake_together.py",
