@@ -8,7 +8,6 @@ that commits only what the lake has; a stream is named by cluster id, topic id a
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -22,7 +21,8 @@ from kafka.structs import OffsetAndMetadata
 from ingest.bus import Delivery, Refusal
 from ingest.errors import BusUnavailable, StreamsMoved
 from ingest.kafka_admin import REJECTED, KafkaConnection, stream_prefixes, topic_states
-from ingest.metrics import BUS_LAG, BUS_PARTITIONS, BUS_REJOINED
+from ingest.kafka_lag import Lag
+from ingest.metrics import BUS_REJOINED
 from ingest.rejects import Rejected, encode_rejected
 from ingest.schema import TABLES
 from ingest.spool import Spooled
@@ -117,6 +117,7 @@ class KafkaSubscriber(ConsumerRebalanceListener):  # type: ignore[misc]  # the l
         self._tables = {settings.topic(table): table for table in tables}
         self._max_messages = max_messages
         self._idle_check_s = idle_check_s
+        self._lag = Lag(self._tables, settings.group)
         self._prefixes: dict[str, str] = {}
         self._consumer: KafkaConsumer | None = None
         self._has_new_streams = False
@@ -147,6 +148,7 @@ class KafkaSubscriber(ConsumerRebalanceListener):  # type: ignore[misc]  # the l
         """Give what has come; raises StreamsMoved after partitions came or went, BusUnavailable where the broker is away."""
         with self._errors():
             found = self._member.poll(timeout_ms=int(timeout_s * 1000))
+        self._lag.note(found)
         if self._has_gone_back(found) or self._has_new_streams:
             self._prefixes = stream_prefixes(self._settings, self._tables.values())
             self._has_new_streams = False
@@ -212,24 +214,16 @@ class KafkaSubscriber(ConsumerRebalanceListener):  # type: ignore[misc]  # the l
 
     def _measure(self) -> None:
         """Measure the lag of what was read, and see to a member that has nothing to read."""
-        assigned = self._member.assignment()
-        BUS_PARTITIONS.set(len(assigned))
-        lag = Counter(dict.fromkeys(self._tables.values(), 0))
-        for partition, position in self._next.items():
-            lag[self._tables[partition.topic]] += max(0, (self._member.highwater(partition) or 0) - position)
-        for table, count in lag.items():
-            BUS_LAG.labels(table).set(count)
-        if assigned:
+        held = len(self._member.assignment())
+        self._lag.measure(self._next, self._member.highwater, held=held, now_ms=time.time_ns() // 1_000_000)
+        if held:
             self._busy_at = time.monotonic()
         elif time.monotonic() - self._busy_at > self._idle_check_s:
             self._busy_at = time.monotonic()
             self._rejoin_if_needed()
 
     def _rejoin_if_needed(self) -> None:
-        states = topic_states(self._settings, self._tables.values())
-        orphaned = [state.topic for state in states if state.owned < state.partitions]
-        if orphaned:
-            _log.error("writer_without_partitions", group=self._settings.group, topics=orphaned, lag=sum(state.lag for state in states))
+        if self._lag.idle(topic_states(self._settings, self._tables.values())):
             BUS_REJOINED.inc()
             self.open()
 

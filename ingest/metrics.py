@@ -28,6 +28,10 @@ PUBLISH_REFUSED = Counter("forewarn_bus_refused_records_total", "Records that th
 
 BUS_LAG = Gauge("forewarn_bus_lag_messages", "Messages of the partitions of this writer that it has not read", ["table"])
 BUS_PARTITIONS = Gauge("forewarn_bus_partitions", "Partitions that this writer holds")
+BUS_OLDEST_AGE = Gauge(
+    "forewarn_bus_oldest_unread_age_seconds", "Age of the newest message read of the partition that is furthest behind; 0 without lag"
+)
+BUS_IDLE_LAG = Gauge("forewarn_bus_idle_lag_messages", "Messages that wait while this writer holds no partition; 0 while it holds some")
 BUS_REJOINED = Counter("forewarn_bus_rejoined_total", "Times that a writer joined anew because partitions had no reader")
 
 # writer
