@@ -90,9 +90,11 @@ def run_demo(options: DemoOptions, screen: Screen) -> DemoResult:
         try:
             clock = _start_live(fleet, directory, now_ns, scale, options)
             ended_ns = _watch(wanted_ns, clock, lake, fleet, screen)
-        finally:
-            if not options.keep:
-                fleet.stop()
+        except BaseException:
+            fleet.stop()
+            raise
+        if not options.keep:
+            fleet.stop()
     account = _account(world, directory, now_ns, ended_ns, options)
     history = [failure for failure in world.failures if failure.failed_ns < now_ns]
     result = DemoResult(
