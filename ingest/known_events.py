@@ -1,7 +1,8 @@
 """Which events of a log the lake holds already: a collector that starts again reads its logs from the start and tells everything anew.
 
 A record of a kernel log is known by its node, boot and sequence number; a line without a number by its stamp and text. As with `marks`, the
-partitions of an event's own date are read once, when an event of that date comes.
+partitions of an event's own date are read once, when an event of that date comes. Only so many dates are kept: the one that was not asked
+for the longest goes, and is read again when it is asked for. A date with events that are passed and not yet in the lake never goes.
 """
 
 from __future__ import annotations
@@ -22,38 +23,54 @@ _HELD = f"select node, boot_id, kernel_seq, code, detail, epoch_us(observed_at) 
 
 
 class KnownEvents:
-    """The events of kernel logs that are in the lake or on their way into it."""
+    """The events of kernel logs that are in the lake or on their way into it; `max_dates` bounds what is kept of the lake."""
 
-    def __init__(self, lake: Lake) -> None:
+    def __init__(self, lake: Lake, *, max_dates: int = 40) -> None:
         self._lake = lake
-        self._days: set[int] = set()
-        self._known: set[Hashable] = set()
+        self._max_dates = max_dates
+        self._known: dict[int, set[Hashable]] = {}  # by day, the one asked for last at the end
+        self._on_their_way: set[int] = set()
 
     def pass_new(self, events: tuple[Event, ...]) -> tuple[Event, ...]:
         """Give the events that are new, and from then on know them."""
         return tuple(event for event in events if event.source != _RE_READ or self._is_new(event))
 
+    def settle(self) -> None:
+        """Take note that everything that was passed is in the lake."""
+        self._on_their_way.clear()
+        self._bound()
+
     def forget(self) -> None:
         """Read everything again: what was passed was perhaps not written."""
-        self._days.clear()
         self._known.clear()
+        self._on_their_way.clear()
+
+    @property
+    def dates(self) -> int:
+        """Count the dates that are kept."""
+        return len(self._known)
 
     def _is_new(self, event: Event) -> bool:
         day = event.observed_at_ns // _DAY_NS
-        if day not in self._days:
-            self._read(day)
+        known = self._known[day] = self._known.pop(day) if day in self._known else self._read(day)
+        self._bound(needed=day)
         identity = _identity((event.node, event.boot_id, event.kernel_seq, event.code, event.detail, event.observed_at_ns // 1000))
-        if identity in self._known:
+        if any(identity in held for held in self._known.values()):
             return False
-        self._known.add(identity)
+        known.add(identity)
+        self._on_their_way.add(day)
         return True
 
-    def _read(self, day: int) -> None:
+    def _read(self, day: int) -> set[Hashable]:
         date = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=day)
         with duckdb.connect() as connection:
             self._lake.attach(connection, EVENTS, since=date, until=date)
-            self._known.update(_identity(row) for row in connection.execute(_HELD).fetchall())
-        self._days.add(day)
+            return {_identity(row) for row in connection.execute(_HELD).fetchall()}
+
+    def _bound(self, needed: int | None = None) -> None:
+        spare = [day for day in self._known if day not in self._on_their_way and day != needed]
+        for day in spare[: max(0, len(self._known) - self._max_dates)]:
+            del self._known[day]
 
 
 def _identity(record: tuple[Any, ...]) -> Hashable:

@@ -207,6 +207,8 @@ class Writer:
                     raise LakeConflict(f"{name}: another writer holds the same streams")
             self._starts.update({(name, each.app): each.version for each in transactions})
             WRITER_WRITTEN.labels(name).inc(batch.rows)
+        if name == EVENTS.name:
+            self._known_events.settle()
         if batch.positions:
             self._subscriber.commit(batch.positions)
         del self._batches[name]

@@ -54,3 +54,27 @@ def test_events_of_other_sources_always_pass(tmp_path: Path) -> None:
     """Only logs are read again from their start; two equal events of NVML are two events."""
     known = KnownEvents(Lake(tmp_path))
     assert len(known.pass_new((event(1, source="nvml"), event(1, source="nvml")))) == 2
+
+
+def test_only_so_many_dates_are_kept_and_nothing_is_forgotten_by_it(tmp_path: Path) -> None:
+    """A log of sixty days read over and over keeps five dates in memory, and says nothing twice."""
+    lake = Lake(tmp_path)
+    known = KnownEvents(lake, max_dates=5)
+    days = [(event(seq, at_ns=(20_000 + seq) * DAY_NS),) for seq in range(60)]
+    for events in days:
+        assert known.pass_new(events) == events
+        lake.append(EVENTS, arrow_table(EVENTS, events))
+        known.settle()
+        assert known.dates <= 5
+    assert [known.pass_new(events) for events in days] == [()] * 60
+    assert known.dates <= 5
+
+
+def test_dates_with_events_that_are_not_yet_in_the_lake_stay(tmp_path: Path) -> None:
+    """However many dates one batch has, none of its events is passed twice; after the write the bound holds again."""
+    known = KnownEvents(Lake(tmp_path), max_dates=2)
+    batch = tuple(event(seq, at_ns=(20_000 + seq) * DAY_NS) for seq in range(6))
+    assert known.pass_new(batch) == batch
+    assert known.pass_new(batch) == ()
+    known.settle()
+    assert known.dates == 2
