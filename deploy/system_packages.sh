@@ -7,6 +7,9 @@ if [ $# -eq 0 ]; then
   command -v java >/dev/null || wanted+=(openjdk-17-jre-headless)
   command -v mvn >/dev/null || wanted+=(maven)
   command -v cc >/dev/null || wanted+=(gcc libc6-dev)
+  command -v curl >/dev/null || wanted+=(curl)
+  command -v slurmctld >/dev/null || wanted+=(slurmctld slurmd slurmrestd slurm-client munge slurm-wlm-jwt-plugin)
+  command -v slurmdbd >/dev/null || wanted+=(slurmdbd slurm-wlm-mysql-plugin mariadb-server-core mariadb-client-core)
 fi
 [ ${#wanted[@]} -gt 0 ] || exit 0
 if [ "$(id -u)" -ne 0 ]; then

@@ -2,8 +2,12 @@
 
 `squeue --json` tells the jobs that are there, `sacct --json` (where accounting exists) how those ended that have left the queue. Versions
 differ: 22.05 gives plain numbers and one state, 24.11 `{"set", "infinite", "number"}` objects and lists; both are read here, and
-4294967294 and 4294967295 are Slurm's own blanks. A job is said when something about it has changed. A job that left the queue and
-that accounting does not know is said once more, as `unknown`.
+4294967294 and 4294967295 are Slurm's own blanks. 22.05's sacct prints 0 for whatever exit code a job ended with, so that a 0 is an exit
+code of completed jobs alone. A job is said when something about it has changed. A job that left the queue and that accounting does not
+know is said once more, as `unknown`.
+
+Ask for all states and users, and for more than the day so far: `squeue --states=all --json` and
+`sacct --allusers --starttime=now-2days --json`.
 """
 
 from __future__ import annotations
@@ -60,7 +64,7 @@ class JobsSource:
         self,
         cluster: str,
         *,
-        squeue: Sequence[str] = ("squeue", "--json"),
+        squeue: Sequence[str] = ("squeue", "--states=all", "--json"),
         sacct: Sequence[str] | None = None,
         interval_s: float = 30.0,
         deadline_s: float = 20.0,
@@ -97,9 +101,13 @@ class JobsSource:
         """Nothing to stop."""
 
     def _completed(self, job: Job) -> Job:
-        """Keep the GPUs of a job that has ended: Slurm forgets them with the allocation."""
+        """Keep the GPUs and restarts of a job that has ended: Slurm forgets the first with the allocation, accounting knows no restarts."""
         before = self._said.get(job.job_id)
-        return msgspec.structs.replace(job, gpus=before.gpus) if before and job.gpus is None else job
+        if before is None:
+            return job
+        gpus = before.gpus if job.gpus is None else job.gpus
+        restarts = before.restarts if job.restarts is None else job.restarts
+        return msgspec.structs.replace(job, gpus=gpus, restarts=restarts)
 
     async def _ask(self, command: Sequence[str]) -> Mapping[str, Any]:
         """Run one command of Slurm and read its JSON."""
@@ -153,7 +161,7 @@ def _job(entry: Mapping[str, Any], cluster: str, at_ns: int) -> Job:
         submitted_at_ns=_at_ns(entry.get("submit_time", times.get("submission"))),
         started_at_ns=None if state == "pending" or not nodes else _at_ns(entry.get("start_time", times.get("start"))),
         ended_at_ns=ended,
-        exit_code=None if state in _OPEN else _exit_code(entry.get("exit_code")),
+        exit_code=None if state in _OPEN else _exit_code(entry.get("exit_code"), state),
         restarts=_number(entry.get("restart_cnt")),
         **_declared(entry.get("comment")),
     )
@@ -178,11 +186,16 @@ def _at_ns(value: Any) -> int | None:
     return seconds * NS if seconds else None
 
 
-def _exit_code(value: Any) -> int | None:
+def _exit_code(value: Any, state: str) -> int | None:
+    """Read an exit code; 128 and the number of the signal for a job that a signal ended."""
     if isinstance(value, dict):
-        return _number(value.get("return_code"))
-    status = _number(value)  # as wait(2) gives it: the code in the second byte, or a signal in the first
-    return None if status is None else status >> 8 if status > 255 else 128 + status if status else 0
+        signal = value.get("signal") or {}
+        code, number = _number(value.get("return_code")), _number(signal.get("signal_id", signal.get("id")))
+        code = code or (128 + number if number else code)
+    else:
+        status = _number(value)  # as wait(2) gives it: the code in the second byte, or a signal in the first
+        code = None if status is None else status >> 8 if status > 255 else 128 + status if status else 0
+    return None if code == 0 and state != "completed" else code
 
 
 def _nodes(entry: Mapping[str, Any]) -> Iterator[str]:

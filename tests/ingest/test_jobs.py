@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import sys
 from pathlib import Path
@@ -12,10 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest.clock import NS, ManualClock
+from ingest.collector import Collector
 from ingest.errors import SourceUnavailable
 from ingest.hostlist import expand
 from ingest.jobs import JobsSource, jobs_of
 from ingest.schema import Job
+from ingest.spool import Spool
+from tests.ingest.test_collector import Scripted, after
 
 AT = 1_750_000_000 * NS
 
@@ -91,7 +95,7 @@ def test_reads_what_a_real_slurm_said() -> None:
         "3": ("completed", ("gpu003",), None, 0),
         "4": ("pending", (), None, None),
         "5": ("pending", (), None, None),
-        "6": ("cancelled", (), None, 0),
+        "6": ("cancelled", (), None, None),
     }
     assert {job_id for job_id, job in found.items() if job.started_at_ns} == {"1", "2", "3"}
     assert (found["1"].checkpoint_interval_s, found["1"].tolerates_f) == (600.0, 1)
@@ -103,10 +107,27 @@ def test_blank_values_are_missing_and_a_broken_job_hides_no_other() -> None:
     assert (job.restarts, job.started_at_ns) == (None, None)
 
 
-@pytest.mark.parametrize(("status", "code"), [(0, 0), (256, 1), (9, 137)])
-def test_reads_the_exit_code_out_of_a_wait_status(status: int, code: int) -> None:
-    """22.05 gives what wait(2) gave."""
-    (job,) = jobs_of({"jobs": [OLD | {"job_state": "FAILED", "exit_code": status}]}, "c1", AT)
+SUCCESS, KILLED_OLD = {"status": "SUCCESS", "return_code": 0}, {"status": "SIGNALED", "return_code": None, "signal": {"signal_id": 9}}
+KILLED_NEW = {"status": ["SIGNALED"], "return_code": {"set": False, "number": 0}, "signal": {"id": {"set": True, "number": 9}}}
+
+
+@pytest.mark.parametrize(
+    ("state", "said", "code"),
+    [
+        ("COMPLETED", 0, 0),
+        ("FAILED", 256, 1),  # 22.05's squeue gives what wait(2) gave
+        ("FAILED", 9, 137),
+        ("COMPLETED", SUCCESS, 0),
+        ("FAILED", SUCCESS, None),  # what 22.05's sacct prints for the exit code 3
+        ("NODE_FAIL", SUCCESS, None),
+        ("FAILED", KILLED_OLD, 137),
+        ("FAILED", KILLED_NEW, 137),
+        ("FAILED", {"status": ["ERROR"], "return_code": {"set": True, "infinite": False, "number": 3}}, 3),
+    ],
+)
+def test_reads_the_exit_code(state: str, said: object, code: int | None) -> None:
+    """A number of wait(2), an object with code or signal, and a 0 that says nothing about a job that did not complete."""
+    (job,) = jobs_of({"jobs": [OLD | {"job_state": state, "exit_code": said}]}, "c1", AT)
     assert job.exit_code == code
 
 
@@ -179,6 +200,21 @@ async def test_a_scheduler_that_does_not_answer_is_a_state_of_the_source(command
     with pytest.raises(SourceUnavailable) as caught:
         await source.read(AT)
     assert caught.value.state == state
+
+
+async def test_without_a_scheduler_nothing_else_suffers(tmp_path: Path) -> None:
+    """Beside a scheduler that is not there another source is read on at its own pace; the absence is a state of this source alone."""
+    stop = asyncio.Event()
+    absent = JobsSource("c1", squeue=("/nonexistent/squeue",), interval_s=10.0, clock=ManualClock(AT))
+    other = Scripted("other", after(20, stop))
+    spool = Spool(tmp_path)
+    collector = Collector([absent, other], spool, clock=ManualClock(AT))
+    await asyncio.wait_for(collector.run(stop), 20)
+    taken = spool.take(100)
+    spool.close()
+    assert len(other.read_at) == 20
+    assert sum(message.rows for message in taken if message.table == "gpu_samples") == 20
+    assert {name: health.state for name, health in collector.health.items()} == {"slurm": "unreachable", "other": "ok"}
 
 
 @pytest.mark.parametrize(
