@@ -99,7 +99,9 @@ class CollectSection(Section):
     kernel_log: dict[str, Path] = Field(default_factory=dict, description="node = kernel log: /dev/kmsg or a file of its form")
     redfish: list[RedfishTargetSection] = Field(default_factory=list, description="BMCs")
     squeue: list[str] = Field(default_factory=list, description="command that prints the jobs in the queue: squeue --states=all --json")
-    sacct: list[str] = Field(default_factory=list, description="command that prints ended jobs: sacct --allusers --starttime=now-2days --json")
+    sacct: list[str] = Field(
+        default_factory=list, description="command that prints ended jobs: sacct --allusers --starttime=now-2days --json"
+    )
 
 
 class WriteSection(Section):
