@@ -17,6 +17,7 @@ SLOW = (
     "emulators/test_history.py",
     "emulators/test_parity.py",
     "features/test_build.py",
+    "features/test_clock_step.py",
     "features/test_rollup.py",
     "forewarn/test_lake_year.py",
     "fuzz/",
