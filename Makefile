@@ -7,6 +7,9 @@ QUICK := -m "not e2e and not kafka and not slow"
 # Other people's validators, clients and tools that judge the emulators, each kind in a virtual environment that pins nothing of ours.
 JUDGES := .venv/judges/redfish/.installed .venv/judges/nvml_tools/.installed
 
+# How many inputs each parser gets from `make fuzz`.
+INPUTS ?= 1000000
+
 .PHONY: help demo test check judges bench long fuzz format docs lock clean
 
 help:  ## list the targets
@@ -39,8 +42,11 @@ bench: .venv/.development  ## measure against peers, side by side; prints ratios
 long: .venv/.development  ## soaks, thousands of kills, sweeps: hours
 	FOREWARN_TEST_LONG=1 $(BIN)/pytest -m "slow or e2e or kafka"
 
-fuzz: .venv/.development  ## a million inputs for each parser
-	FOREWARN_TEST_FUZZ=1000000 $(BIN)/pytest tests/fuzz
+fuzz: .venv/.development  ## a million inputs for each parser, from the tests' seeds and guided by coverage: hours
+	FOREWARN_TEST_FUZZ=$(INPUTS) $(BIN)/pytest -n 2 tests/fuzz
+	@$(MAKE) --no-print-directory .venv/judges/atheris/.installed
+	for parser in exporter kernel-log sse report message; do \
+		PYTHONPATH=$$(echo .venv/judges/atheris/lib/python*/site-packages) $(BIN)/python tests/fuzz/coverage_guided.py $$parser -runs=$(INPUTS) || exit 1; done
 
 format: .venv/.development  ## bring the code into shape
 	$(BIN)/ruff check --fix .
@@ -52,7 +58,7 @@ docs: .venv/.development  ## print the generated references into docs/
 lock: .venv/.development  ## renew the lock files
 	$(BIN)/uv pip compile --quiet --generate-hashes --universal --no-header --python-version 3.11 --extra all pyproject.toml deploy/build.in -o requirements.lock
 	$(BIN)/uv pip compile --quiet --generate-hashes --universal --no-header --python-version 3.11 --extra all --group dev pyproject.toml deploy/build.in -o requirements-dev.lock
-	for kind in redfish nvml_tools; do $(BIN)/uv pip compile --quiet --generate-hashes --universal --no-header --python-version 3.11 deploy/judges/$$kind.in -o deploy/judges/$$kind.lock || exit 1; done
+	for kind in redfish nvml_tools atheris; do $(BIN)/uv pip compile --quiet --generate-hashes --universal --no-header --python-version 3.11 deploy/judges/$$kind.in -o deploy/judges/$$kind.lock || exit 1; done
 
 clean:  ## remove the virtual environment and caches
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
