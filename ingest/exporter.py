@@ -7,9 +7,10 @@ target whose scrape is still under way is not asked again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import aiohttp
 import structlog
@@ -23,7 +24,8 @@ from ingest.source import Pace
 from ingest.xid import Catalogue
 
 _REFRESH_S = 30.0  # dcgm-exporter --collect-interval
-_MAX_BODY = 32 * 2**20
+_MAX_BODY = 4 * 2**20  # 16 GPUs with every field, MIG and pods have 1 MB
+_LONG_BODY = 2**18  # 130 kB are a node of eight GPUs
 _log = structlog.get_logger(__name__)
 
 
@@ -35,6 +37,7 @@ class _Target:
         self.url = url
         self.scrape: asyncio.Task[None] | None = None
         self.has_answered = True
+        self.is_oversized = False
         self.ready: list[Observed] = []
 
 
@@ -114,7 +117,10 @@ class ExporterSource:
         try:
             status, body, is_cut = await self._ask(target.url)
             at_ns = self._clock.now_ns()
-            records = target.node.scraped(body, status, at_ns, is_cut=is_cut)
+            self._note_size(target, len(body))
+            # A long page takes seconds when its series are new: other sources go on meanwhile.
+            run = asyncio.to_thread if len(body) > _LONG_BODY else _at_once
+            records = await run(target.node.scraped, body, status, at_ns, is_cut=is_cut)
             target.has_answered = True
             target.ready += self._refuse_foreign(target.node, records, at_ns)
         except TimeoutError:
@@ -139,6 +145,12 @@ class ExporterSource:
                 return answer.status, bytes(body), True
             return answer.status, bytes(body), False
 
+    def _note_size(self, target: _Target, size: int) -> None:
+        is_oversized = size > _MAX_BODY
+        if is_oversized and not target.is_oversized:
+            _log.warning("exporter_page_too_large", node=target.node.node, read_bytes=size, limit_bytes=_MAX_BODY)
+        target.is_oversized = is_oversized
+
     def _refuse_foreign(self, node: ExporterNode, records: list[Observed], at_ns: int) -> list[Observed]:
         # Two targets that show the same GPU are one exporter twice: the second says nothing (dcgm-exporter#572).
         fresh_ns = at_ns - int(2 * self.interval_s * NS)
@@ -149,3 +161,7 @@ class ExporterSource:
                 return node.failed("collision", f"{uuid} is a GPU of {owner}", at_ns)
             self._owners[uuid] = (node.node, at_ns)
         return records
+
+
+async def _at_once(work: Callable[..., list[Observed]], *arguments: Any, **options: Any) -> list[Observed]:
+    return work(*arguments, **options)

@@ -19,6 +19,7 @@ from ingest.schema import Event, InventoryRow, Observed, SourceState
 from ingest.xid import Catalogue, catalogue_of
 
 OK = 200
+MOST_GPUS = 128  # of a node; more is a page of many nodes, such as a federation's, and cannot be told apart
 _REPEAT_STATE_NS = 3_600 * NS
 
 
@@ -64,6 +65,9 @@ class ExporterNode:
         if not readings and not self.page.is_truncated:
             return self._empty(at_ns)
         self._empty_scrapes = 0
+        if len(readings) > MOST_GPUS:
+            self.page = Page()
+            return self.failed("not_one_node", f"{len(readings)} GPUs: name the page of each node's own exporter", at_ns)
         return list(self._records(readings, at_ns))
 
     def failed(self, state: str, detail: str, at_ns: int) -> list[Observed]:

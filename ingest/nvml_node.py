@@ -93,6 +93,7 @@ class Node:
             poll = self._poll(tier, at_ns)
             seats = [gpu.seat for gpu in self._memory.inventory.gpus.values() if not gpu.is_missing]
             records += [sample(poll, _unread(seat, poll.tier, "timeout"), epoch=self._number(seat)) for seat in seats]
+            NVML_GPU_POLLS.labels("timeout").inc(len(seats))
         return records
 
     def _poll(self, tier: str, at_ns: int) -> Poll:

@@ -2,7 +2,7 @@
 
 State machine of a poll: ask; when the worker dies, hangs or answers for nobody, take it down, suspect the GPU that was being read, and
 ask a new worker for the others. A suspect is passed over with growing back-off. An NVML that cannot be used gives no answer but a
-state, and is tried again with back-off, each time by a new process: a library is loaded once per process.
+state, and is tried again with back-off, each time by a new process: a library is loaded once per process. So is one whose GPUs all hang.
 """
 
 from __future__ import annotations
@@ -71,6 +71,7 @@ class Supervisor:
         self._started_s = 0.0
         self._zombies: list[Child] = []
         self._asked = 0
+        self._seats = 0
 
     def _new_pause(self) -> Pause:
         return Pause(self._random, self._monotonic_s)
@@ -102,6 +103,8 @@ class Supervisor:
                 return await self._clear(set(self._suspects) - before, answer, tier, with_links)
             if self._child is not None or not self._pause.is_over():
                 return None  # still starting, or not to be started now
+        if len(self._suspects) >= self._seats:
+            self._pause.begin()  # nobody is left to be read: workers are not started and killed at every poll
         return None
 
     async def _clear(self, doubtful: set[str], answer: Answer, tier: str, with_links: bool) -> Answer:
@@ -145,7 +148,7 @@ class Supervisor:
         if child is None:
             return None
         try:
-            await child.hello(HELLO_WAIT_S)
+            self._seats = len((await child.hello(HELLO_WAIT_S)).seats)
         except TimeoutError:
             if self._monotonic_s() - self._started_s > START_GRACE_S:
                 self._kill(child, [], "hung at start")

@@ -79,7 +79,7 @@ class Intake:
         if self._history.is_new_event(event_key(record)):
             now_ns = self._clock.now_ns()
             event = decode_event(record, machine=self.machine, received_at_ns=now_ns, catalogue=self._catalogue)
-            await self._outbox.put([event], EVENT_BYTES)
+            await self._outbox.put([event], EVENT_BYTES, joins=True)
         else:
             REDFISH_ROWS.labels("known").inc()
 

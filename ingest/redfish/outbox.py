@@ -10,6 +10,8 @@ from ingest.schema import Observed
 
 MOST_BATCHES = 8
 MOST_BYTES = 16 * 1024 * 1024
+JOINED_ROWS = 64
+FLOODED_DRAINS = 6
 
 
 class Outbox:
@@ -23,13 +25,20 @@ class Outbox:
         self._has_room = asyncio.Event()
         self._has_room.set()
         self._notes: list[Observed] = []
+        self._joined: list[Observed] | None = None  # the last batch, where more may join it
+        self._full_drains = 0
         self.paused_s = 0.0
 
     def __len__(self) -> int:
         return len(self._batches)
 
-    async def put(self, batch: Sequence[Observed], size: int) -> None:
-        """Queue a batch; waits while the queue is full."""
+    @property
+    def is_flooded(self) -> bool:
+        """Tell whether the queue was full at each of the last drains: more comes than is taken, and the BMC has to hold or drop it."""
+        return self._full_drains >= FLOODED_DRAINS
+
+    async def put(self, batch: Sequence[Observed], size: int, *, joins: bool = False) -> None:
+        """Queue a batch, where it `joins` as part of the one before; waits while the queue is full."""
         if not batch:
             return
         if not self._has_room.is_set():
@@ -37,7 +46,11 @@ class Outbox:
             since_s = loop.time()
             await self._has_room.wait()
             self.paused_s += loop.time() - since_s
-        self._batches.append(batch)
+        if joins and self._joined is not None and len(self._joined) < JOINED_ROWS:
+            self._joined += batch
+        else:
+            self._joined = list(batch) if joins else None
+            self._batches.append(batch if self._joined is None else self._joined)
         self._bytes += size
         if len(self._batches) >= self._most_batches or self._bytes >= self._most_bytes:
             self._has_room.clear()
@@ -48,8 +61,9 @@ class Outbox:
 
     def take(self) -> list[Observed]:
         """Hand everything over and make room."""
+        self._full_drains = 0 if self._has_room.is_set() else self._full_drains + 1
         taken = self._notes + [row for batch in self._batches for row in batch]
-        self._notes = []
+        self._notes, self._joined = [], None
         self._batches.clear()
         self._bytes = 0
         self._has_room.set()

@@ -170,10 +170,14 @@ class BmcWatch:
 
     def review(self) -> None:
         """Say how the reports come."""
-        ways = [(mode.mode, mode.trouble() or mode.reason, mode.is_quiet) for mode in self._intake.modes.values()]
+        is_flooded = self.outbox.is_flooded
+        ways = [is_flooded, *((mode.mode, mode.trouble() or mode.reason, mode.is_quiet) for mode in self._intake.modes.values())]
         if not self._is_serving or (ways, self.line.said) == self._reviewed:
             return
         state, detail, expected, seen = judge_reports(self._intake.modes.values())
+        if is_flooded:
+            state, detail = "flooded", f"more comes than is taken, the BMC has to wait; {detail}"
+            _log.warning("redfish_flooded", node=self.node, paused_s=round(self.outbox.paused_s, 1))
         self.line.say(state, detail, self._clock.now_ns(), expected=expected, seen=seen)
         self._reviewed = (ways, self.line.said)
 

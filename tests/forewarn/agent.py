@@ -67,14 +67,14 @@ class Agent:
         """Send a signal."""
         self.running.send_signal(number)
 
-    def get(self, path: str, timeout_s: float = 5.0) -> tuple[int, str]:
+    def get(self, path: str, timeout_s: float = 2.0) -> tuple[int, str]:
         """Ask for a page: status and body; status 0 where nobody listens."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=timeout_s) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
-        except urllib.error.URLError:
+        except (urllib.error.URLError, TimeoutError, ConnectionError):
             return 0, ""
 
     def metric(self, name: str) -> float:
