@@ -20,7 +20,7 @@ from kafka.structs import OffsetAndMetadata
 
 from ingest.bus import Delivery, Refusal
 from ingest.errors import BusUnavailable, StreamsMoved
-from ingest.kafka_admin import REJECTED, KafkaConnection, stream_prefixes, topic_states
+from ingest.kafka_admin import REJECTED, KafkaConnection, check_codecs, stream_prefixes, topic_states
 from ingest.kafka_lag import Lag
 from ingest.metrics import BUS_REJOINED
 from ingest.rejects import Rejected, encode_rejected
@@ -37,9 +37,10 @@ _log = structlog.get_logger()
 
 
 class KafkaPublisher:
-    """A producer that is made at the first message: a collector starts without a broker."""
+    """A producer that is made at the first message: a collector starts without a broker, but not without the codecs."""
 
     def __init__(self, settings: KafkaConnection) -> None:
+        check_codecs()
         self._settings = settings
         self._producer: KafkaProducer | None = None
         self._known: set[str] = set()
@@ -112,6 +113,7 @@ class KafkaSubscriber(ConsumerRebalanceListener):  # type: ignore[misc]  # the l
         idle_check_s: float = 10.0,
         prepare: Callable[[], object] = lambda: None,
     ) -> None:
+        check_codecs()
         self._settings = settings
         self._prepare = prepare
         self._tables = {settings.topic(table): table for table in tables}

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from ingest.lake_check import check
 from ingest.schema import EVENTS
 
 
+@contextmanager
 def seaweedfs(directory: Path) -> Iterator[str]:
     """Run a real object store, and give its address when it answers."""
     weed = shutil.which("weed") or shutil.which("weed", path=str(Path(sys.executable).parent))
@@ -44,21 +46,25 @@ def seaweedfs(directory: Path) -> Iterator[str]:
     )
     given = [f"-{name}={port}" for name, port in zip(names, ports, strict=True)]
     where = [f"-dir={directory}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-filer", "-s3", f"-s3.config={directory}/s3.json"]
-    log = (directory / "weed.log").open("wb")
-    process = subprocess.Popen([weed, "server", *where, *given, "-volume.max=50", "-s3.port.iceberg=0"], stdout=log, stderr=log)
-    yield f"127.0.0.1:{ports[6]}"
-    process.kill()
-    process.wait()
-    log.close()
+    with (directory / "weed.log").open("wb") as log:
+        process = subprocess.Popen([weed, "server", *where, *given, "-volume.max=50", "-s3.port.iceberg=0"], stdout=log, stderr=log)
+        try:
+            yield f"127.0.0.1:{ports[6]}"
+        finally:
+            process.kill()
+            process.wait()
 
 
+@contextmanager
 def moto() -> Iterator[str]:
     """Serve the protocol of S3 on loopback."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
-    yield f"{host}:{port}"
-    server.stop()
+    try:
+        yield f"{host}:{port}"
+    finally:
+        server.stop()
 
 
 def free_port() -> int:
@@ -88,16 +94,15 @@ def make_bucket(address: str, deadline: float) -> None:
 def options(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """Serve S3 on loopback, with one bucket."""
     serving = moto() if request.param == "moto" else seaweedfs(tmp_path_factory.mktemp("weed"))
-    address = next(serving)
-    make_bucket(address, time.monotonic() + 60)
-    yield {
-        "AWS_ENDPOINT_URL": f"http://{address}",
-        "AWS_ACCESS_KEY_ID": "a",
-        "AWS_SECRET_ACCESS_KEY": "b",
-        "AWS_REGION": "us-east-1",
-        "AWS_ALLOW_HTTP": "true",
-    }
-    next(serving, None)
+    with serving as address:
+        make_bucket(address, time.monotonic() + 120)
+        yield {
+            "AWS_ENDPOINT_URL": f"http://{address}",
+            "AWS_ACCESS_KEY_ID": "a",
+            "AWS_SECRET_ACCESS_KEY": "b",
+            "AWS_REGION": "us-east-1",
+            "AWS_ALLOW_HTTP": "true",
+        }
 
 
 def append(lake: Lake, code: int, transaction: AppTransaction | None = None, day: int = 1) -> bool:
