@@ -42,6 +42,9 @@ bench: .venv/.development  ## measure against peers, side by side; prints ratios
 long: .venv/.development  ## soaks, thousands of kills, sweeps: hours
 	FOREWARN_TEST_LONG=1 $(BIN)/pytest -m "slow or e2e or kafka"
 
+faults: .venv/.development  ## kill collectors, writers, the compactor and Kafka at random moments, then count rows: make faults N=300
+	$(BIN)/python -m tests.faults $(or $(N),100)
+
 fuzz: .venv/.development  ## a million inputs for each parser, from the tests' seeds and guided by coverage: hours
 	FOREWARN_TEST_FUZZ=$(INPUTS) $(BIN)/pytest -n 2 tests/fuzz
 	@$(MAKE) --no-print-directory .venv/judges/atheris/.installed
