@@ -26,10 +26,10 @@ def tool(command: str) -> Path:
     return judge("nvml_tools", command)
 
 
-def run(machine: NvmlMachine, *command: str | Path) -> str:
+def run(machine: NvmlMachine, *command: str | Path, **environment: str) -> str:
     done = subprocess.run(
         [str(part) for part in command],
-        env={**os.environ, **machine.environment(), "COLUMNS": "120", "TERM": "dumb"},
+        env={**os.environ, **machine.environment(), "COLUMNS": "120", "TERM": "dumb", **environment},
         capture_output=True,
         text=True,
         timeout=60,
@@ -95,12 +95,19 @@ CARBON = """
 from codecarbon.core.gpu import AllGPUDevices
 devices = AllGPUDevices()
 print(len(devices.devices), devices.get_gpu_details()[3]["temperature"], devices.get_gpu_static_info()[0]["power_limit"])
+from codecarbon import OfflineEmissionsTracker
+tracker = OfflineEmissionsTracker(country_iso_code="DEU", save_to_file=False, log_level="critical", force_cpu_power=100)
+tracker.start()
+tracker.stop()
+print(tracker.final_emissions_data.gpu_count, tracker.final_emissions_data.gpu_model)
 """
 
 
-def test_codecarbon(busy: NvmlMachine) -> None:
-    """Codecarbon reads energy, power and details of every GPU."""
-    assert run(busy, tool("python"), "-c", CARBON).split() == ["8", "44", "700.0"]
+def test_codecarbon(busy: NvmlMachine, tmp_path: Path) -> None:
+    """Codecarbon reads energy, power and details of every GPU, and tracks a run; it wants a command nvidia-smi that ends well."""
+    (tmp_path / "nvidia-smi").symlink_to("/bin/true")
+    lines = run(busy, tool("python"), "-c", CARBON, PATH=f"{tmp_path}:{os.environ['PATH']}").splitlines()
+    assert lines == ["8 44 700.0", "8 8 x NVIDIA H100 80GB HBM3"]
 
 
 GLANCES = """
