@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import Any, NamedTuple
 
+import duckdb
 import pyarrow as pa
 import structlog
 from deltalake import CommitProperties, DeltaTable, Transaction
@@ -68,7 +69,8 @@ class Compaction:
 def compact(lake: Lake, table: Table, *, today: date, target_mb: float = TARGET_MB, memory_mb: int = 1024) -> Compaction:
     """Bring each date before `today` that has several small files into the table's order, and merge the small files of the others.
 
-    A file is small below half of `target_mb`; a sorted date has at most one such file, so a second run finds nothing to do.
+    A file is small below half of `target_mb`; a sorted date has at most one such file, so a second run finds nothing to do. Raises
+    LakeUnreadable for dates that cannot be read, after all others are done.
     """
     delta = lake.open(table)
     result = Compaction(table=table.name)
@@ -76,17 +78,24 @@ def compact(lake: Lake, table: Table, *, today: date, target_mb: float = TARGET_
         return result
     before = files_of(delta)
     target_bytes = int(target_mb * (1 << 20))
+    broken = []
     for day in sorted({file.date for file in before}):
         is_closed = day < f"{today:%Y-%m-%d}"
         if len(_due([file for file in before if file.date == day], target_bytes, is_closed=is_closed)) > 1:
-            done = _compact_date(lake, table, day, target_bytes=target_bytes, memory_mb=memory_mb, is_closed=is_closed)
-            (result.postponed if not done else result.sorted if is_closed else result.merged).append(day)
+            try:
+                done = _compact_date(lake, table, day, target_bytes=target_bytes, memory_mb=memory_mb, is_closed=is_closed)
+            except LakeUnreadable as error:
+                broken.append(str(error))
+            else:
+                (result.postponed if not done else result.sorted if is_closed else result.merged).append(day)
+    if broken:
+        raise LakeUnreadable("; ".join(broken))
     left = lake.open(table)
     return Compaction(**vars(result) | {"files_before": len(before), "files_after": len(files_of(left)) if left else 0})
 
 
 def expire(lake: Lake, table: Table, *, before: date) -> int:
-    """Delete all rows of dates before `before` and say how many; the files go with a later vacuum. Raises LakeConflict."""
+    """Delete all rows of dates before `before` and say how many; the files go with a later vacuum. Raises LakeConflict, LakeUnreadable."""
 
     def remove(delta: DeltaTable) -> int:
         gone = expired(delta, before)
@@ -175,7 +184,10 @@ def _compact_date(lake: Lake, table: Table, day: str, *, target_bytes: int, memo
 
 
 def _retried(lake: Lake, table: Table, act: Callable[[DeltaTable], int]) -> int:
-    """Act on the newest version, again where somebody else's commit stood against it; raises LakeConflict after some attempts."""
+    """Act on the newest version, again where somebody else's commit stood against it.
+
+    Raises LakeConflict after some attempts, LakeUnreadable where a file is gone or broken or a disk full.
+    """
     for attempt in range(1, _ATTEMPTS + 1):
         delta = lake.open(table)
         assert delta is not None, "BUG: the table is gone"
@@ -184,6 +196,8 @@ def _retried(lake: Lake, table: Table, act: Callable[[DeltaTable], int]) -> int:
         except CommitFailedError as error:
             _log.info("care_conflict", table=table.name, attempt=attempt, reason=str(error).splitlines()[0])
             conflict = error
+        except (DeltaError, duckdb.Error, OSError) as error:
+            raise LakeUnreadable(f"cannot care for {lake.root}/{table.name}: {str(error).splitlines()[0]}") from error
     raise LakeConflict(f"{table.name}: {conflict}") from conflict
 
 

@@ -149,3 +149,15 @@ def test_a_table_that_cannot_be_read_does_not_stop_the_others(lake: Lake) -> Non
     found = {result["table"]: result for result in json.loads(done.stdout)}
     assert "cannot open" in found["events"]["error"]
     assert found["gpu_samples"]["files_after"] == 4
+
+
+def test_a_date_that_misses_a_file_is_left_as_it_is_and_the_others_are_sorted(lake: Lake) -> None:
+    """The file is named, nothing of its date is replaced, later dates are done, and the command ends with 2."""
+    gone = Path(lake.files(EVENTS, until=TODAY - timedelta(days=800))[0])
+    gone.unlink()
+    done = run(lake, "compact", "--table", "events", "--json")
+    (found,) = json.loads(done.stdout)
+    assert done.exit_code == 2
+    assert gone.name in found["error"]
+    assert len(lake.files(EVENTS, until=TODAY - timedelta(days=800))) == 3
+    assert len(lake.files(EVENTS, since=TODAY - timedelta(days=40))) == 3
