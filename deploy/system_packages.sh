@@ -8,6 +8,7 @@ if [ $# -eq 0 ]; then
   command -v mvn >/dev/null || wanted+=(maven)
   command -v cc >/dev/null || wanted+=(gcc libc6-dev)
   command -v curl >/dev/null || wanted+=(curl)
+  command -v systemd-analyze >/dev/null || wanted+=(systemd)
   command -v slurmctld >/dev/null || wanted+=(slurmctld slurmd slurmrestd slurm-client munge slurm-wlm-jwt-plugin)
   command -v slurmdbd >/dev/null || wanted+=(slurmdbd slurm-wlm-mysql-plugin mariadb-server-core mariadb-client-core)
 fi
