@@ -6,7 +6,7 @@ Names carry their unit. Defaults are those of a real fleet in shadow mode on one
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -37,7 +37,9 @@ class LakeSection(Section):
     storage_options: dict[str, str] = Field(default_factory=dict, description="options of the object store, by its own key names")
     keep_raw_days: int = Field(30, ge=2, description="days that samples, readings, job progress and 5-minute roll-ups are kept")
     keep_rollups_days: int = Field(730, ge=2, description="days that other roll-ups, features and scores are kept")
-    keep_days: dict[str, int] = Field(default_factory=dict, description="table = days it is kept, 0 for ever; the rest is kept for ever")
+    keep_days: dict[str, Annotated[int, Field(ge=0)]] = Field(
+        default_factory=dict, description="table = days it is kept, 0 for ever; the rest is kept for ever"
+    )
     target_mb: int = Field(256, ge=1, description="size at which compaction begins a new file, MiB")
 
 

@@ -81,6 +81,7 @@ def test_a_table_that_does_not_exist_is_refused_by_name(lake: Lake) -> None:
     """A mistake in the retention or on the command line never means that everything is kept or deleted."""
     wrong = run(lake, "expire", keep="gpu_sample = 3")
     assert "no table is called 'gpu_sample'" in str(wrong.exception)
+    assert "keep_days.events = -5" in str(run(lake, "expire", keep="events = -5").exception)
     assert "no table is called 'event'" in str(run(lake, "stats", "--table", "event").exception)
     assert answer(lake, "stats")["gpu_samples"]["rows"] == 24
 
