@@ -100,7 +100,8 @@ class KafkaPublisher:
 class KafkaSubscriber(ConsumerRebalanceListener):  # type: ignore[misc]  # the library has no types
     """A member of the group of writers; reads the topics of the given tables.
 
-    A member that holds no partition while some have no reader (the library can stay so after an early join) says so and joins anew.
+    A member that holds no partition while some have no reader, or gets nothing of those that it holds while they hold more, says so and
+    joins anew: the library can stay in either state for ever, after an early join or after rebalances on a machine without time.
     `prepare` runs before each join: a writer that starts while the broker is away makes the topics when it is there.
     """
 
@@ -151,6 +152,8 @@ class KafkaSubscriber(ConsumerRebalanceListener):  # type: ignore[misc]  # the l
         with self._errors():
             found = self._member.poll(timeout_ms=int(timeout_s * 1000))
         self._lag.note(found)
+        if found:
+            self._busy_at = time.monotonic()
         if self._has_gone_back(found) or self._has_new_streams:
             self._prefixes = stream_prefixes(self._settings, self._tables.values())
             self._has_new_streams = False
@@ -218,14 +221,15 @@ class KafkaSubscriber(ConsumerRebalanceListener):  # type: ignore[misc]  # the l
         """Measure the lag of what was read, and see to a member that has nothing to read."""
         held = len(self._member.assignment())
         self._lag.measure(self._next, self._member.highwater, held=held, now_ms=time.time_ns() // 1_000_000)
-        if held:
-            self._busy_at = time.monotonic()
-        elif time.monotonic() - self._busy_at > self._idle_check_s:
+        if time.monotonic() - self._busy_at > self._idle_check_s:
             self._busy_at = time.monotonic()
             self._rejoin_if_needed()
 
     def _rejoin_if_needed(self) -> None:
-        if self._lag.idle(topic_states(self._settings, self._tables.values())):
+        with self._errors():
+            held = self._member.assignment()
+            ends = self._member.end_offsets(list(held)) if held else {}
+        if self._lag.stuck(self._next, ends) if held else self._lag.idle(topic_states(self._settings, self._tables.values())):
             BUS_REJOINED.inc()
             self.open()
 

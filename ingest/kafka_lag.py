@@ -23,10 +23,13 @@ class Lag:
         self._group = group
         self._read_ms: dict[TopicPartition, int] = {}
         self._waiting: int | None = None
+        self._owed: dict[TopicPartition, int] = {}
 
     def note(self, found: Mapping[TopicPartition, Sequence[Any]]) -> None:
         """Remember how old the newest message is that was read of each partition."""
         self._read_ms.update({partition: records[-1].timestamp for partition, records in found.items() if records})
+        if found:
+            self._owed = {}
 
     def measure(
         self, positions: Mapping[TopicPartition, int], end: Callable[[TopicPartition], int | None], *, held: int, now_ms: int
@@ -61,3 +64,12 @@ class Lag:
         elif grows:
             _log.error("writer_idle_while_lag_grows", group=self._group, lag=waiting)
         return orphaned
+
+    def stuck(self, positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> list[str]:
+        """Look at the ends of the partitions that this member holds while nothing comes, and give those topics that had more last time."""
+        owed, self._owed = self._owed, dict(ends)
+        behind = {partition: end for partition, end in owed.items() if partition in ends and positions.get(partition, 0) < end}
+        if behind:
+            lag = sum(ends[partition] - positions.get(partition, 0) for partition in behind)
+            _log.error("writer_reads_nothing", group=self._group, partitions=len(behind), lag=lag)
+        return sorted({partition.topic for partition in behind})

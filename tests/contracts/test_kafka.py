@@ -260,6 +260,37 @@ def test_a_writer_without_partitions_joins_anew_when_some_have_no_reader(site: S
     alone.close()
 
 
+def test_a_writer_that_gets_nothing_of_its_partitions_joins_anew(site: Site) -> None:
+    """When twice in a row there is more than it was given, it counts that, joins anew and reads on; with nothing to read it stays."""
+    subscriber = KafkaSubscriber(site.connection, tables=("events",))
+    subscriber.open()
+    found: list[int] = []
+
+    def read() -> None:
+        try:
+            found.extend(delivery.offset for delivery in subscriber.poll(0.2))
+        except StreamsMoved:
+            subscriber.rewind()
+
+    site.send(5)
+    until(lambda: len(found) >= 5, read)
+    before = rejoined()
+    subscriber._rejoin_if_needed()
+    subscriber._rejoin_if_needed()
+    assert rejoined() == before
+    consumer = subscriber._consumer
+    assert consumer
+    consumer.pause(*consumer.assignment())  # the library gives nothing, as where its fetches have ended
+    site.send(5)
+    subscriber._rejoin_if_needed()
+    assert rejoined() == before
+    subscriber._rejoin_if_needed()
+    assert rejoined() == before + 1
+    found.clear()
+    until(lambda: len(found) >= 10, read)
+    subscriber.close()
+
+
 def rejoined() -> float:
     """Read the counter."""
     return REGISTRY.get_sample_value("forewarn_bus_rejoined_total") or 0.0
