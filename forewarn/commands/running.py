@@ -27,8 +27,10 @@ def demo(
     Example: forewarn demo --seed 11
     """
     from forewarn.demo import DemoOptions, run_demo  # noqa: PLC0415
+    from forewarn.logs import configure_logs  # noqa: PLC0415
     from forewarn.screen import Screen, summary  # noqa: PLC0415
 
+    configure_logs("warning")  # the screen tells the rest
     options = DemoOptions(directory=directory, seed=seed, keep=keep, bus=_bus(bus, bootstrap))
     result = run_demo(options, Screen(is_quiet=as_json))
     if as_json:
