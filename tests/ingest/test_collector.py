@@ -215,3 +215,28 @@ async def test_a_source_that_cannot_be_stopped_holds_nobody_up(tmp_path: Path) -
     assert time.monotonic() - started < 5
     freed.set()
     spool.close()
+
+
+async def test_sources_are_replaced_while_the_others_go_on(tmp_path: Path) -> None:
+    """A stream that leaves is drained and closed, a new one is opened, the third notices nothing; last words are kept."""
+    stop = asyncio.Event()
+    stays, leaves, comes = (Scripted(name, say, pace=Pace.WALL, interval_s=0.01) for name in ("stays", "leaves", "comes"))
+    spool = Spool(tmp_path)
+    collector = Collector([stays, leaves], spool, clock=SystemClock(), last_words=lambda: [sample(DAY, "last")])
+    running = asyncio.create_task(collector.run(stop))
+    async with asyncio.timeout(20):
+        while not (stays.read_at and leaves.read_at):  # noqa: ASYNC110  # a source has no event for its reader
+            await asyncio.sleep(0.01)
+        await collector.replace([stays, comes])
+        assert (leaves.closed, stays.closed) == (1, 0)
+        reads = len(leaves.read_at)
+        while not comes.read_at:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        stop.set()
+        await running
+    assert len(leaves.read_at) == reads
+    assert [(source.opened, source.closed) for source in (stays, leaves, comes)] == [(1, 1)] * 3
+    taken = spool.take(10_000)
+    assert sum(message.rows for message in taken) == sum(len(source.read_at) for source in (stays, leaves, comes)) + 1
+    assert any(message.node == "last" for message in taken)
+    spool.close()

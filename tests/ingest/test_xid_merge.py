@@ -1,6 +1,7 @@
 """The merge of what kernel log, NVML and exporter say about XIDs."""
 
 import itertools
+import time
 from typing import Any
 
 import pytest
@@ -170,3 +171,22 @@ def test_the_kernel_log_alone_loses_nothing(log: list[tuple[int, int, int]]) -> 
     """Whatever the log says passes, in order and once, with nothing but its cause added."""
     events = [xid(code, at_s, gpu=gpu) for code, at_s, gpu in sorted(log, key=lambda entry: entry[1])]
     assert [event.detail for event in admitted(*events)] == [event.detail for event in events]
+
+
+def test_a_storm_is_told_whole_and_keeps_its_root() -> None:
+    """A thousand events of one moment are all told within seconds of CPU, and what follows still names the first as its root."""
+    merge = XidMerge()
+    began_s = time.process_time()
+    storm = [xid(79, 0.0), *(xid(63, n / 1000, gpu=n % 8) for n in range(1000))]
+    assert len(told(*storm, merge=merge)) == 1001
+    assert time.process_time() - began_s < 5
+    (event,) = (row for row in merge.admit([xid(45, 30.0)], int((T0 + 30) * NS)) if isinstance(row, Event))
+    assert (event.root_code, event.is_sympathetic) == (79, True)
+
+
+def test_what_is_held_at_the_end_is_told() -> None:
+    """A gauge that still waits for the log is told when nobody will be read any more, once."""
+    merge = XidMerge()
+    assert told(xid(63, 0.0, "exporter"), merge=merge) == []
+    assert [row.code for row in merge.release_all() if isinstance(row, Event)] == [63]
+    assert merge.release_all() == []

@@ -54,6 +54,20 @@ async def test_notes_and_empty_batches_never_wait() -> None:
     assert outbox.take() == [ROW, ROW]
 
 
+async def test_events_join_and_a_flood_is_known() -> None:
+    """Single events share batches, so that hundreds fit between two drains; a queue that is full at each of six drains is flooded."""
+    outbox = Outbox()
+    for _ in range(400):
+        await asyncio.wait_for(outbox.put([ROW], 1, joins=True), 5)
+    assert (len(outbox), len(outbox.take()), outbox.is_flooded) == (7, 400, False)
+    for _ in range(6):
+        for _ in range(8):
+            await asyncio.wait_for(outbox.put([ROW, ROW], 1), 5)
+        assert len(outbox.take()) == 16
+    assert outbox.is_flooded
+    assert (outbox.take(), outbox.is_flooded) == ([], False)
+
+
 async def _until(condition: Callable[[], bool]) -> None:
     while not condition():  # noqa: ASYNC110  # the queue has no event for its reader
         await asyncio.sleep(0)
