@@ -33,6 +33,7 @@ ANALYSIS_FAILURES = Counter("forewarn_analysis_failures", "Analysis passes that 
 MODEL_NAME = "hazard"
 _APP = "score"
 _LOOKS_PER_LANDMARK = 20  # how often it is asked whether the lake is complete up to the next landmark
+_SHORTEST_PAUSE_S = 0.3  # wall time between two such looks under a fast clock: each reads the lake
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -64,7 +65,7 @@ class Analysis:
 
     def run(self, clock: Clock, stop: threading.Event) -> None:
         """Keep up until `stop` is set; a pass that fails is counted and the next one tries."""
-        pause_s = self._every.total_seconds() / _LOOKS_PER_LANDMARK / clock.scale
+        pause_s = max(_SHORTEST_PAUSE_S, self._every.total_seconds() / _LOOKS_PER_LANDMARK / clock.scale)
         while not stop.is_set():
             try:
                 self.keep_up(datetime_of(clock.now_ns()))

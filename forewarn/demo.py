@@ -37,6 +37,7 @@ _GRACE_NS = 1800 * NS  # fleet time after the last failure, so that what it left
 _FASTEST = 2880.0  # fleet seconds per wall second that the collectors of sixteen nodes keep up with on two cores
 _MOST_BEHIND_NS = 9000 * NS  # fleet time by which the newest scores may be behind; a slow machine makes time stand until they are there
 _PATIENCE_S = 120.0  # wall time for which it may stand
+_LOOKS_EVERY_S = 1.0  # wall time between two looks at how far the scores are
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,7 +193,7 @@ def _watch(wanted_ns: int, clock: SharedClock, lake: Lake, fleet: LiveFleet, scr
             if time.monotonic() - went_s > _PATIENCE_S:
                 raise ForewarnError(f"no scores of {datetime_of(at_ns)} after {_PATIENCE_S:.0f} s: see the logs of forewarn up")
             progress((at_ns - epoch_ns) / (wanted_ns - epoch_ns))
-            time.sleep(0.1)
+            time.sleep(_LOOKS_EVERY_S)
     return clock.now_ns()
 
 
