@@ -19,7 +19,7 @@ from forewarn.config import ENV_PREFIX, all_keys
 from forewarn.lake_tables import all_tables
 from ingest import schema as ingest_schema
 
-METRIC_MODULES = ("ingest.metrics", "alerting.metrics", "models.metrics", "features.metrics")
+METRIC_MODULES = ("ingest.metrics", "alerting.metrics", "models.metrics", "features.metrics", "forewarn.analysis")
 
 
 def tables() -> str:
