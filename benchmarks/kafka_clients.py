@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks.rig.fleet import GPUS, Poll, messages_of, polls_of_fleet
 from benchmarks.rig.kafka import kafka
-from benchmarks.rig.process import own_cpu_s
+from benchmarks.rig.process import own_cpu_s, set_apart
 from ingest.bus import Delivery, Publisher, Subscriber
 from ingest.errors import StreamsMoved
 from ingest.kafka_admin import create_topics
@@ -29,7 +29,7 @@ from ingest.spool import Spooled
 from ingest.writer import Writer
 
 PEERS = next((Path(__file__).parents[1] / ".venv" / "peers" / "kafka").glob("lib/python*/site-packages"), None)
-NODES, POLLS, ROUNDS = 64, 60, 3
+NODES, POLLS, ROUNDS = 64, 40, 3
 BATCH = 500  # of the pump
 RATE = 204.8  # messages/s of 2,048 nodes
 MOST_SHARE = 0.1
@@ -150,6 +150,7 @@ def main() -> int:
         sys.exit("confluent-kafka is not there: make .venv/peers/kafka/.installed")
     sys.path.append(str(PEERS))
     polls = polls_of_fleet(NODES, POLLS)
+    set_apart()
     costs: dict[str, list[tuple[float, float, float]]] = {name: [] for name in CLIENTS}
     with tempfile.TemporaryDirectory() as folder, kafka(Path(folder) / "kafka") as broker:
         for number in range(ROUNDS):

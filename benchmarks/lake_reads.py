@@ -104,7 +104,7 @@ def questions(lake: Lake, end: datetime) -> dict[str, tuple[int, Cost]]:
 def main() -> int:
     """Measure, print, judge."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--commits", type=int, default=48)
+    parser.add_argument("--commits", type=int, default=24)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         lake = Lake(Path(folder) / "lake")

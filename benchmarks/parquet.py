@@ -28,7 +28,7 @@ from ingest.lake_care import compact, measure
 from ingest.lake_encodings import writer_properties
 from ingest.schema import GPU_SAMPLES
 
-NODES, POLLS = 64, 240
+NODES, POLLS = 64, 120
 ROUNDS, COMMITS = 3, 4
 TARGET_RATE, TARGET_SIZE = 500_000, 62
 
