@@ -103,8 +103,9 @@ MailProg=/bin/true
 TreeWidth=64
 CONF
 # Listen on loopback alone. These options bind to what the host name resolves to, so they fit only where that is 127.0.0.1.
-[ "$(getent ahostsv4 "$H" | awk 'NR == 1 { print $1 }')" != 127.0.0.1 ] ||
-  echo "CommunicationParameters=NoCtldInAddrAny,NoInAddrAny" >> "$R/etc/slurm.conf"
+loopback_only=
+[ "$(getent ahostsv4 "$H" | awk 'NR == 1 { print $1 }')" != 127.0.0.1 ] || loopback_only=CommunicationParameters=NoCtldInAddrAny,NoInAddrAny
+echo "$loopback_only" >> "$R/etc/slurm.conf"
 [ ! -s "$R/etc/topology.conf" ] || echo "TopologyPlugin=topology/tree" >> "$R/etc/slurm.conf"
 if [ -n "${ACCOUNTING:-}" ]; then
   cat >> "$R/etc/slurm.conf" <<CONF
@@ -161,6 +162,7 @@ StorageType=accounting_storage/mysql
 StorageHost=localhost
 StorageUser=root
 StorageLoc=slurm
+$loopback_only
 CONF
   )
   slurmdbd >&2
