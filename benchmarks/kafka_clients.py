@@ -29,7 +29,7 @@ from ingest.spool import Spooled
 from ingest.writer import Writer
 
 PEERS = next((Path(__file__).parents[1] / ".venv" / "peers" / "kafka").glob("lib/python*/site-packages"), None)
-NODES, POLLS, ROUNDS = 64, 40, 3
+NODES, POLLS, ROUNDS = 64, 120, 3
 BATCH = 500  # of the pump
 RATE = 204.8  # messages/s of 2,048 nodes
 MOST_SHARE = 0.1
@@ -97,7 +97,7 @@ class TheirSubscriber:
 
 
 CLIENTS: dict[str, tuple[Any, Any]] = {
-    "kafka-python": (KafkaPublisher, KafkaSubscriber),
+    "kafka-python": (KafkaPublisher, lambda settings: KafkaSubscriber(settings, tables=[GPU_SAMPLES.name])),
     "confluent-kafka": (TheirPublisher, TheirSubscriber),
 }
 
