@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +24,8 @@ class Running(NamedTuple):
 @contextmanager
 def kafka(directory: Path, *, partitions: int = 6) -> Iterator[Running]:
     """Start a broker with the topics of the product; end it afterwards."""
+    if shutil.which("java") is None:
+        sys.exit("this benchmark needs a real Kafka, and java is not installed (Debian: openjdk-17-jre-headless maven)")
     broker = Broker(directory)
     broker.start()
     try:
