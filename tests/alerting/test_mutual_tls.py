@@ -19,7 +19,7 @@ from cryptography.x509.oid import NameOID
 
 from alerting.delivery import Delivery, Endpoint
 from alerting.ledger import Ledger
-from ingest.clock import ManualClock
+from ingest.clock import ManualClock, SystemClock
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
@@ -84,10 +84,10 @@ def test_mutual_tls(
 ) -> None:
     """Delivered with our certificate to a server of our authority; else neither side talks."""
     sql = (
-        "insert into outbox (id, endpoint, key, body, created_wall_ns, expires_ns, next_wall_ns) values ('m', 'scheduler', 'k', ?, 1, ?, 0)"
+        "insert into outbox (id, endpoint, key, body, created_wall_ns, expires_ns, next_wall_ns) values ('m', 'scheduler', 'k', ?, ?, ?, 0)"
     )
     with ledger.database.transaction() as connection:
-        connection.execute(sql, (b"{}", 2 * clock.now_ns()))
+        connection.execute(sql, (b"{}", SystemClock().now_ns(), 2 * clock.now_ns()))
     endpoint = Endpoint(
         name="scheduler",
         url=url,

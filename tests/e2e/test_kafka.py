@@ -78,8 +78,6 @@ def collect_for(config: Config, seconds: float) -> None:
 
     spool = compose.spool_of(config)
     try:
-        while clock_of(config).now_ns() <= clock_of(config).epoch_ns:  # type: ignore[attr-defined]
-            time.sleep(0.1)
         asyncio.run(run())
     finally:
         spool.close()
@@ -95,19 +93,21 @@ def write_directly(config: Config, directory: Path, lake: Lake) -> None:
 
 def write_through_kafka(config: Config, lake: Lake) -> None:
     spool = compose.spool_of(config)
-    writer = compose.writer_of(config, lake, compose.subscriber_of(config))
     pump = Pump(spool, compose.publisher_of(config))
-    pump.start()
+    pump.start()  # it waits for the topics, which the writer makes
+    drain(compose.writer_of(config, lake, compose.subscriber_of(config)), lambda: not spool.size_bytes)
     pump.stop(flush_s=30)
-    drain(writer)
     spool.close()
 
 
-def drain(writer: Writer) -> None:
-    """Run a writer until it has had nothing to do for some seconds."""
+def drain(writer: Writer, is_sent: Callable[[], bool] = lambda: True) -> None:
+    """Run a writer until everything is sent and some seconds more."""
     stop = threading.Event()
     thread = threading.Thread(target=writer.run, args=(stop,))
     thread.start()
+    deadline = time.monotonic() + 90
+    while not is_sent() and time.monotonic() < deadline:
+        time.sleep(0.1)
     thread.join(timeout=8.0)
     stop.set()
     thread.join(timeout=40)
