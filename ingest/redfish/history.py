@@ -38,7 +38,7 @@ class History:
 
     def __init__(self) -> None:
         self._reports: dict[str, dict[str, _Known]] = {}
-        self._events: OrderedDict[tuple[str, ...], None] = OrderedDict()
+        self._events: OrderedDict[int, None] = OrderedDict()  # by hash: a thousand BMCs' keys would take half a gigabyte
 
     def take(self, report: str, readings: list[ChassisReading], *, has_gaps: bool = False) -> News:
         """Compare a report with its last version, and remember it.
@@ -66,9 +66,10 @@ class History:
         """Tell whether an event was not seen before, and remember it; one without a key is always new."""
         if key is None:
             return True
-        is_new = key not in self._events
-        self._events[key] = None
-        self._events.move_to_end(key)
+        mark = hash(key)
+        is_new = mark not in self._events
+        self._events[mark] = None
+        self._events.move_to_end(mark)
         if len(self._events) > _MOST_EVENTS:
             self._events.popitem(last=False)
         return is_new
