@@ -64,6 +64,10 @@ class KernelLog:
         with self.path.open("ab") as log:
             log.write(records)
 
+    def overrun(self, records: int) -> None:
+        """Let the ring overwrite so many records before anybody has read them: sequence numbers go on without them."""
+        self._seq += records
+
     def _lines(self, event: KernelEvent) -> list[tuple[int, str]]:
         if event.kind == "boot":
             return [(_INFO, event.message or "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.105.08")]

@@ -49,12 +49,12 @@ class Agent:
             )
         )
 
-    def start(self) -> None:
-        """Start the process and wait until it answers."""
+    def start(self, **more: str) -> None:
+        """Start the process, with more in its environment, and wait until it answers."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("FOREWARN")}
         command = [sys.executable, "-m", "forewarn", "collect", "--config", str(self.configuration)]
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment | more)
         self.until(lambda: self.get("/healthz")[0] == 200)
 
     @property
