@@ -7,7 +7,7 @@ QUICK := -m "not e2e and not kafka and not slow"
 # Other people's validators, clients and tools that judge the emulators, each kind in a virtual environment that pins nothing of ours.
 JUDGES := .venv/judges/redfish/.installed .venv/judges/nvml_tools/.installed
 # What benchmarks alone measure against, in the same way.
-PEERS := .venv/peers/kafka/.installed
+PEERS := .venv/peers/kafka/.installed .venv/peers/sse/.installed
 
 # How many inputs each parser gets from `make fuzz`.
 INPUTS ?= 1000000
@@ -64,7 +64,7 @@ docs: .venv/.development  ## print the generated references into docs/
 lock: .venv/.development  ## renew the lock files
 	$(BIN)/uv pip compile --quiet --generate-hashes --universal --no-header --python-version 3.11 --extra all pyproject.toml deploy/build.in -o requirements.lock
 	$(BIN)/uv pip compile --quiet --generate-hashes --universal --no-header --python-version 3.11 --extra all --group dev pyproject.toml deploy/build.in -o requirements-dev.lock
-	for kind in judges/redfish judges/nvml_tools judges/atheris peers/kafka; do $(BIN)/uv pip compile --quiet --generate-hashes --universal --no-header --python-version 3.11 deploy/$$kind.in -o deploy/$$kind.lock || exit 1; done
+	for kind in judges/redfish judges/nvml_tools judges/atheris peers/kafka peers/sse; do $(BIN)/uv pip compile --quiet --generate-hashes --universal --no-header --python-version 3.11 deploy/$$kind.in -o deploy/$$kind.lock || exit 1; done
 
 clean:  ## remove the virtual environment and caches
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
