@@ -64,6 +64,7 @@ docs: .venv/.development  ## print the generated references into docs/
 lock: .venv/.development  ## renew the lock files
 	$(BIN)/uv pip compile --quiet --generate-hashes --universal --no-header --python-version 3.11 --extra all pyproject.toml deploy/build.in -o requirements.lock
 	$(BIN)/uv pip compile --quiet --generate-hashes --universal --no-header --python-version 3.11 --extra all --group dev pyproject.toml deploy/build.in -o requirements-dev.lock
+	$(BIN)/uv pip compile --quiet --generate-hashes --universal --no-header --python-version 3.11 deploy/uv.in -o deploy/uv.lock
 	for kind in judges/redfish judges/nvml_tools judges/atheris peers/kafka peers/sse; do $(BIN)/uv pip compile --quiet --generate-hashes --universal --no-header --python-version 3.11 deploy/$$kind.in -o deploy/$$kind.lock || exit 1; done
 
 clean:  ## remove the virtual environment and caches
@@ -75,19 +76,25 @@ system:
 .venv/bin/pip:
 	@$(PYTHON) -m venv .venv 2>/dev/null || { deploy/system_packages.sh python3-venv && $(PYTHON) -m venv --clear .venv; }
 
-.venv/.runtime: .venv/bin/pip requirements.lock pyproject.toml
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+# uv installs in a quarter of pip's time; pip comes in where an index is configured for pip alone. $(1): environment, $(2): lock file
+install = $(BIN)/uv pip install --quiet --python $(1) --no-deps --require-hashes -r $(2) || \
+	$(BIN)/pip --python $(1) install --quiet --disable-pip-version-check --no-deps --require-hashes -r $(2)
+
+.venv/.uv: .venv/bin/pip deploy/uv.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r deploy/uv.lock
 	@touch $@
 
-.venv/.development: .venv/bin/pip requirements-dev.lock pyproject.toml
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+.venv/.runtime: .venv/.uv requirements.lock pyproject.toml
+	@$(call install,.venv,requirements.lock)
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+.venv/.development: .venv/.uv requirements-dev.lock pyproject.toml
+	@$(call install,.venv,requirements-dev.lock)
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@ .venv/.runtime
 
-# uv installs in a quarter of pip's time; pip comes in where an index is configured for pip alone.
 .venv/%/.installed: deploy/%.lock | .venv/.development
 	@$(BIN)/python -m venv --clear --without-pip $(@D)
-	@$(BIN)/uv pip install --quiet --python $(@D) --no-deps --require-hashes -r $< || \
-		$(BIN)/pip --python $(@D) install --quiet --disable-pip-version-check --no-deps --require-hashes -r $<
+	@$(call install,$(@D),$<)
 	@touch $@
