@@ -106,7 +106,7 @@ def secured(
         bootstrap=address,
         prefix="s",
         group="s",
-        connect_timeout_s=3.0,
+        connect_timeout_s=6.0,
         security_protocol="SASL_SSL",
         sasl_mechanism="PLAIN",
         username="admin",
