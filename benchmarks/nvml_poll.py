@@ -21,7 +21,7 @@ from emulators.state import GpuState
 
 ROOT = Path(__file__).resolve().parents[1]
 JUDGES = ROOT / ".venv" / "judges" / "nvml_tools" / "bin" / "python"
-POLLS, ROUNDS = 50, 3  # gpustat and nvitop sleep a tenth of a second in each
+POLLS, THEIR_POLLS, WARM, ROUNDS = 100, 8, 2, 3  # gpustat and nvitop sleep a tenth of a second for each GPU
 CALLS_AT = slice(16, 24)  # of the state file
 OURS, THEIRS = ("hot", "warm", "links"), ("gpustat", "nvitop")
 
@@ -65,13 +65,14 @@ def nvitop() -> Callable[[], int]:
 def measure_here(name: str) -> None:
     """Poll and print calls and milliseconds per poll, and values per GPU."""
     poll = gpustat() if name == "gpustat" else nvitop() if name == "nvitop" else ours(name)
-    for _ in range(10):
+    polls = THEIR_POLLS if name in THEIRS else POLLS
+    for _ in range(WARM):
         values = poll()
     calls, used_s = calls_so_far(), time.process_time()
-    for _ in range(POLLS):
+    for _ in range(polls):
         poll()
     used_s = time.process_time() - used_s
-    print((calls_so_far() - calls) / POLLS, used_s * 1000 / POLLS, values)
+    print((calls_so_far() - calls) / polls, used_s * 1000 / polls, values)
 
 
 def calls_so_far() -> int:
@@ -110,7 +111,7 @@ def main() -> int:
         machine.close()
     found = {name: [statistics.median(each[name][at] for each in rounds) for at in range(3)] for name in names}
     hot_calls, hot_ms, _ = found["hot"]
-    print(f"{len(gpus)} GPUs, one poll, median of {ROUNDS} rounds of {POLLS}")
+    print(f"{len(gpus)} GPUs, one poll, median of {ROUNDS} rounds of {POLLS}, {THEIR_POLLS} of the peers")
     for name, (calls, used_ms, values) in found.items():
         label = f"forewarn, {name}" if name in OURS else name
         ratios = f"{calls / hot_calls:5.1f} x calls, {used_ms / hot_ms:5.1f} x CPU"
