@@ -30,11 +30,11 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 def install(directory: Path) -> tuple[Path, float]:
     """Make the environment; give its command and the size of what was installed, MB."""
-    subprocess.run([sys.executable, "-m", "venv", str(directory)], check=True)
+    uv = str(Path(sys.executable).with_name("uv"))
+    subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, str(directory)], check=True)
     packages = next(directory.glob("lib/python*/site-packages"))
     before = size_mb(packages)
-    pip = [str(directory / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", str(ROOT)]
-    subprocess.run(pip, check=True)
+    subprocess.run([uv, "pip", "install", "--quiet", "--python", str(directory), str(ROOT)], check=True)
     return directory / "bin" / "forewarn", size_mb(packages) - before
 
 

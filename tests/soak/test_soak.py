@@ -17,7 +17,6 @@ from tests.soak.run import soak
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.kafka,
-    pytest.mark.xdist_group("kafka"),
     *(pytest.mark.filterwarnings(text) for text in LEFT_SOCKETS),
 ]
 NODES = 64
