@@ -27,7 +27,13 @@ from ingest.writer import Writer
 from tests.contracts.conftest import LEFT_SOCKETS, _start_broker, _stop_broker
 from tests.e2e.conftest import SmallFleet
 
-pytestmark = [pytest.mark.e2e, pytest.mark.kafka, pytest.mark.nvml, *(pytest.mark.filterwarnings(text) for text in LEFT_SOCKETS)]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.kafka,
+    pytest.mark.xdist_group("kafka"),
+    pytest.mark.nvml,
+    *(pytest.mark.filterwarnings(text) for text in LEFT_SOCKETS),
+]
 
 
 @pytest.fixture(scope="module")
