@@ -64,7 +64,7 @@ class KernelLogNode:
         self._losing: str | None = None
         self._losses: dict[str, _Mark] = {}
         self._lost: dict[str, Event] = {}
-        self._switch: Event | None = None
+        self._switches: dict[tuple[str, int], tuple[Event, _Mark]] = {}  # incidents that may get more lines, by switch and code
         self._seen: dict[tuple[str, int, str], None] = {}
         self._number = 0
 
@@ -74,7 +74,8 @@ class KernelLogNode:
         self.last_seq = None
         self.gpu_at.clear()
         self._losses.clear()
-        self._named = self._losing = self._switch = None
+        self._switches.clear()
+        self._named = self._losing = None
 
     def feed(self, raw: str, now_ns: int) -> list[Observed]:
         """Take one line, received at `now_ns`."""
@@ -96,7 +97,7 @@ class KernelLogNode:
 
     def flush(self) -> list[Observed]:
         """Give out what waits for lines that the driver writes at once: a bus loss for its XID, a switch incident for its detail."""
-        return [*(lost for pci in tuple(self._lost) for lost in self._end_loss(pci)), *self._end_switch()]
+        return [*(lost for pci in tuple(self._lost) for lost in self._end_loss(pci)), *self._end_switches()]
 
     def _end_loss(self, pci: str) -> list[Event]:
         lost = self._lost.pop(pci, None)
@@ -105,9 +106,10 @@ class KernelLogNode:
         self._count("bus_loss")
         return [lost]
 
-    def _end_switch(self) -> list[Event]:
-        waiting, self._switch = self._switch, None
-        return [waiting] if waiting else []
+    def _end_switches(self, mark: _Mark | None = None) -> list[Event]:
+        """Give out the incidents that get no more lines: all, or those that are not near `mark`; switches and GPUs write in between."""
+        ended = [key for key, (_, began) in self._switches.items() if mark is None or not mark.is_near(began)]
+        return [self._switches.pop(key)[0] for key in ended]
 
     def _is_known(self, line: Line) -> bool:
         if line.seq is not None:
@@ -136,13 +138,12 @@ class KernelLogNode:
     def _say(self, line: Line, mark: _Mark, about: dict[str, Any]) -> Iterator[Observed]:
         said = read_text(line.text)
         yield from self._bind(said.serial if isinstance(said, SerialNamed) else None)
-        if not isinstance(said, SwitchXid):
-            yield from self._end_switch()
+        yield from self._end_switches(mark)
         match said:
             case Xid():
                 yield from self._xid(said, line, mark, about)
             case SwitchXid():
-                yield from self._switch_xid(said, line, about)
+                yield from self._switch_xid(said, line, mark, about)
             case BusLoss():
                 yield from self._bus_loss(said, line, mark, about)
             case GpuNamed():
@@ -213,15 +214,17 @@ class KernelLogNode:
         self._losses[pci] = mark
         return before is not None and mark.is_near(before)
 
-    def _switch_xid(self, xid: SwitchXid, line: Line, about: dict[str, Any]) -> Iterator[Observed]:
-        waiting = self._switch
-        if xid.adds and waiting and (waiting.pci, waiting.code) == (xid.pci, xid.code):
-            self._switch = msgspec.structs.replace(waiting, detail=f"{waiting.detail}; {xid.message}")
+    def _switch_xid(self, xid: SwitchXid, line: Line, mark: _Mark, about: dict[str, Any]) -> Iterator[Observed]:
+        waiting = self._switches.pop((xid.pci, xid.code), None)
+        if xid.adds and waiting:
+            event, began = waiting
+            self._switches[xid.pci, xid.code] = msgspec.structs.replace(event, detail=f"{event.detail}; {xid.message}"), began
             self._count("merged")
             return
-        yield from self._end_switch()
+        if waiting:
+            yield waiting[0]
         self._count("sxid")
-        self._switch = Event(
+        event = Event(
             **about,
             kind="sxid",
             pci=xid.pci,
@@ -231,6 +234,7 @@ class KernelLogNode:
             kernel_seq=line.seq,
             detail=f"nvswitch{xid.switch}: {xid.message}",
         )
+        self._switches[xid.pci, xid.code] = event, mark
 
     def _count(self, outcome: str) -> None:
         self.outcomes[outcome] += 1

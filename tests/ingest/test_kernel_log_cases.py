@@ -87,3 +87,22 @@ def test_two_losses_of_one_seat_far_apart_are_two() -> None:
         said += node.feed(f"[  {stamp}] NVRM: GPU 0000:01:00.0: GPU has fallen off the bus.", NOW_NS)
     said += node.flush()
     assert [getattr(event, "kind", None) for event in said] == ["bus_loss", "bus_loss"]
+
+
+def test_switch_incidents_that_write_at_once_keep_their_own_detail() -> None:
+    """Kernels print from many processors: lines of two switches, of another link and of a GPU come in between."""
+    fatal = "nvidia-nvswitch{n}: SXid (PCI:0000:0{n}:00.0): 20034, Fatal, Link {link} LTSSM Fault Up"
+    severity = "nvidia-nvswitch{n}: SXid (PCI:0000:0{n}:00.0): 20034, Severity 1 Engine instance {link} Sub-engine instance 00"
+    lines = [
+        fatal.format(n=1, link=30),
+        fatal.format(n=2, link=7),
+        "NVRM: Xid (PCI:0000:0b:00): 74, pid=1, name=a, NVLink: fatal error detected on link 4",
+        severity.format(n=2, link=7),
+        severity.format(n=1, link=30),
+    ]
+    node = KernelLogNode("n1")
+    said = [event for number, text in enumerate(lines) for event in node.feed(f"3,{number},{1_000_000 + number},-;{text}", 0)]
+    events = {(event.kind, event.link): event for event in [*said, *node.flush()]}
+    assert [kind for kind, _ in sorted(events, key=str)].count("sxid") == 2
+    assert "Engine instance 30" in (events["sxid", 30].detail or "")
+    assert "Engine instance 7" in (events["sxid", 7].detail or "")
