@@ -25,6 +25,7 @@ from ingest.errors import BusUnavailable, ConfigError
 from ingest.schema import TABLES
 
 REJECTED = "rejected"
+_ENDED = "socket disconnected"
 _CAUSES = (  # what the library logs, what it means, how to mend it
     (
         "CERTIFICATE_VERIFY_FAILED",
@@ -37,8 +38,8 @@ _CAUSES = (  # what the library logs, what it means, how to mend it
     ("UnsupportedSaslMechanism", "the broker does not offer this SASL mechanism", "check sasl_mechanism"),
     ("DNS", "no such host", "check bootstrap"),
     ("ECONNREFUSED", "nothing listens there", "start the broker or check bootstrap"),
+    (_ENDED, "the broker ends the connection at once", "check security_protocol: it may want TLS or a password"),
     ("timed out", "no answer", "check bootstrap and the firewall"),
-    ("socket disconnected", "the broker ends the connection at once", "check security_protocol: it may want TLS or a password"),
 )
 
 
@@ -91,7 +92,7 @@ def connect(settings: KafkaConnection) -> Iterator[KafkaAdminClient]:
         try:
             client = KafkaAdminClient(**settings.client_options())
         except (KafkaError, OSError, ValueError) as error:
-            raise BusUnavailable(f"Kafka at {settings.bootstrap}: {_explain(heard, error)}") from error
+            raise BusUnavailable(f"Kafka at {settings.bootstrap}: {_explain(settings, heard, error)}") from error
     try:
         yield client
     except KafkaError as error:
@@ -204,8 +205,10 @@ def _causes() -> Iterator[deque[str]]:
         logger.removeHandler(handler)
 
 
-def _explain(heard: Iterable[str], error: Exception) -> str:
+def _explain(settings: KafkaConnection, heard: Iterable[str], error: Exception) -> str:
     for sign, meaning, mend in _CAUSES:
         if any(sign in line for line in heard) or sign in str(error):
+            if sign == _ENDED and settings.security_protocol.startswith("SASL"):  # a busy broker can end it before it says why
+                return f"{meaning}; check security_protocol, or it is a wrong user or password; check username and password_file"
             return f"{meaning}; {mend}"
     return str(error)
