@@ -1,31 +1,15 @@
 """Standard Webhooks signatures: every attempt signed anew with all valid secrets; verified over the raw body before it is parsed.
 
-Rotation: give the new secret and the old one; both sign, and either verifies. A secret (`whsec_...`) comes from a file, one per line,
-newest first, never from the environment or the command line.
+Rotation: give the new secret and the old one; both sign, and either verifies.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from ingest.clock import NS, datetime_of
-from ingest.errors import ConfigError
-
-PREFIX = "whsec_"
-
-
-def read_secrets(path: Path) -> tuple[str, ...]:
-    """Read the secrets of one endpoint or consumer from its file."""
-    try:
-        secrets = tuple(line.strip() for line in path.read_text().splitlines() if line.strip())
-    except OSError as error:
-        raise ConfigError(f"cannot read the secret file {path}: {error}") from error
-    if not secrets or not all(secret.startswith(PREFIX) for secret in secrets):
-        raise ConfigError(f"{path} must hold secrets that start with {PREFIX}, one per line")
-    return secrets
 
 
 def sign(secrets: Sequence[str], webhook_id: str, wall_ns: int, body: bytes) -> dict[str, str]:

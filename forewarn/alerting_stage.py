@@ -14,8 +14,8 @@ from alerting.ledger import Ledger
 from alerting.lifecycle import LifecycleSettings
 from alerting.loop import AlertLoop
 from alerting.policy import PolicySettings
+from alerting.secret import read_secrets
 from alerting.settings import AlertSettings
-from alerting.signature import read_secrets
 from forewarn.settings import AlertSection, Config
 from ingest.clock import Clock
 from ingest.errors import ConfigError

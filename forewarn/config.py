@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
+from alerting.secret import read_secrets
 from forewarn.settings import Config
 from ingest.errors import ConfigError
 
@@ -87,6 +88,7 @@ def _explain(detail: ErrorDetails, origin: str) -> str:
     return f"{origin}: {key} = {detail['input']!r}: {mend}"
 
 
+_SIGNING = ("alert.secret_file", "alert.ack_secrets.", "consume.secret_file", "consume.ack_secret_file")
 _UNITS = {"_s": "seconds", "_h": "hours", "_mb": "MiB", "_ratio": "0 to 1", "_port": "a port"}
 
 
@@ -121,12 +123,19 @@ def _unreadable_files(section: BaseModel, origin: str, prefix: str = "") -> list
             for number, item in enumerate(value):
                 if isinstance(item, BaseModel):
                     mistakes += _unreadable_files(item, origin, f"{key}.{number}.")
-        elif name.endswith(("_file", "_catalogue")) and isinstance(value, Path) and not os.access(value, os.R_OK):
-            mistakes.append(f"{origin}: {key} = {str(value)!r}: cannot be read: create the file or mend its permissions")
+        elif name.endswith(("_file", "_catalogue")) and isinstance(value, Path):
+            mistakes += _file_mistakes(key, value, origin)
         elif name == "ack_secrets":
-            mistakes += [
-                f"{origin}: {key}.{who} = {str(file)!r}: cannot be read: create the file or mend its permissions"
-                for who, file in value.items()
-                if not os.access(file, os.R_OK)
-            ]
+            mistakes += [mistake for who, file in value.items() for mistake in _file_mistakes(f"{key}.{who}", file, origin)]
     return mistakes
+
+
+def _file_mistakes(key: str, file: Path, origin: str) -> list[str]:
+    if not os.access(file, os.R_OK):
+        return [f"{origin}: {key} = {str(file)!r}: cannot be read: create the file or mend its permissions"]
+    if key.startswith(_SIGNING):
+        try:
+            read_secrets(file)
+        except ConfigError as error:
+            return [f"{origin}: {key}: {error}"]
+    return []

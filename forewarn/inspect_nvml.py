@@ -20,7 +20,7 @@ def steps_as_records(file: Path) -> Iterator[dict[str, Any]]:
     """Give the records of the poll before the steps of a file and of those after them, each with its table and poll."""
     try:
         steps = read_steps(file)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ConfigError(f"{file}: is not a file of steps ({error}): see docs/cli.md for an example") from error
     with tempfile.TemporaryDirectory() as directory:
         polls = asyncio.run(_polls(steps, Path(directory)))

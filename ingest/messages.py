@@ -52,7 +52,7 @@ def decode(body: bytes) -> Message:
         if head.table not in TABLES:
             raise RecordRejected("unknown_table", head.table)
         return _decoder(head.table).decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:  # RecursionError: nested too deep
         raise RecordRejected("malformed", str(error)) from error
 
 

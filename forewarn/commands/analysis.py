@@ -7,7 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
-from forewarn.commands.options import ConfigOption, JsonOption, TimeOption, clock_of, configuration, datetime_or_now, rows_as_text, show
+from forewarn.commands.options import (
+    ConfigOption,
+    JsonOption,
+    TimeOption,
+    clock_of,
+    configuration,
+    datetime_or_now,
+    rows_as_text,
+    show,
+    time_of,
+)
+from ingest.errors import ConfigError
 
 HorizonsOption = Annotated[str | None, typer.Option("--horizons", help="Horizons in hours, with commas; default: train.horizons_h.")]
 
@@ -31,7 +42,10 @@ def features(
     config = configuration(path)
     last = datetime_or_now(until, clock_of(config))
     first = datetime_or_now(since, clock_of(config)) if since else last
-    step = timedelta(hours=grid_h or config.features.grid_h)
+    hours = config.features.grid_h if grid_h is None else grid_h
+    if not hours >= 1 / 12 or first > last:  # also not a number
+        raise ConfigError(f"--grid-h {hours:g} from {first} to {last}: give at least 0.0834 hours, and a --since before --until")
+    step = timedelta(hours=hours)
     landmarks = [first + step * k for k in range(int((last - first) / step) + 1)]
     lake = lake_of(config)
     roll_up(lake, last)
@@ -63,6 +77,8 @@ def train(
     from forewarn.training import judgement_rows, judgement_text, train_from  # noqa: PLC0415
 
     config = configuration(path)
+    if cutoff:
+        time_of(cutoff, "--cutoff")  # before minutes are spent
     report = train_from(
         config, now=datetime_or_now(at, clock_of(config)), cutoff=cutoff, horizons_h=_horizons(horizons, config.train.horizons_h)
     )

@@ -74,7 +74,9 @@ def import_history(
     path: ConfigOption = None,
     population: Annotated[
         int | None,
-        typer.Option(help="Units in all, with those that never appear in the events; default: the column `nodes`, where there is one."),
+        typer.Option(
+            min=0, help="Units in all, with those that never appear in the events; default: the column `nodes`, where there is one."
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -106,7 +108,9 @@ def _import_text(result: dict[str, Any]) -> str:
 
 
 inspect = typer.Typer(help="Show what a source's raw input becomes, as JSON lines.", no_args_is_help=True)
-FilesArgument = Annotated[list[Path], typer.Argument(help="Files, in the order in which they came.")]
+FilesArgument = Annotated[
+    list[Path], typer.Argument(help="Files, in the order in which they came.", exists=True, dir_okay=False, readable=True)
+]
 
 
 @inspect.command("exporter")

@@ -16,6 +16,7 @@ from forewarn.settings import Config
 from ingest.clock import Clock, SharedClock, SystemClock, datetime_of, ns_of, parse_time
 from ingest.errors import ConfigError
 
+_LATEST_NS = 7_258_118_400 * 10**9  # 2200; the lake counts nanoseconds in 64 bits
 ConfigOption = Annotated[Path | None, typer.Option("--config", "-c", help="Configuration file (TOML).", envvar="FOREWARN_CONFIG")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 TimeOption = Annotated[str | None, typer.Option(help="Time in ISO 8601, UTC where it names no zone; default: now.")]
@@ -42,9 +43,12 @@ def clock_of(config: Config) -> Clock:
 def time_of(text: str, name: str) -> int:
     """Read a time given by a person into UTC nanoseconds."""
     try:
-        return parse_time(text)
-    except ValueError as error:
+        at_ns = parse_time(text)
+    except (ValueError, OverflowError) as error:
         raise ConfigError(f"{name} = {text!r}: {error}: give a time like 2026-01-31T12:00:00Z") from error
+    if not 0 <= at_ns < _LATEST_NS:
+        raise ConfigError(f"{name} = {text!r}: is not between 1970 and 2200: give a time like 2026-01-31T12:00:00Z")
+    return at_ns
 
 
 def datetime_or_now(text: str | None, clock: Clock) -> datetime:

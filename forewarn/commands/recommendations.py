@@ -33,6 +33,8 @@ def alert(
     """
     from forewarn import compose  # noqa: PLC0415
 
+    if at and not once:
+        raise ConfigError("--at looks at one time: give --once with it")
     config = configuration(path)
     clock = clock_of(config)
     alerting = compose.alerting_of(config, compose.lake_of(config), clock)

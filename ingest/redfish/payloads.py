@@ -32,7 +32,7 @@ def read_json(data: bytes) -> Body:
     """Decode a JSON object; raises RecordRejected `not_json` or `not_an_object`."""
     try:
         body = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:  # RecursionError: nested too deep
         raise RecordRejected("not_json", str(error)) from error
     if not isinstance(body, dict):
         raise RecordRejected("not_an_object", type(body).__name__)

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from forewarn.cli import app
+from ingest.errors import ConfigError
 
 
 def leaves(command: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
@@ -43,6 +45,32 @@ def test_the_node_agent_loads_nothing_heavy(module: str) -> None:
     heavy = "HEAVY = ('pyarrow', 'deltalake', 'duckdb', 'numpy', 'pandas', 'polars', 'sklearn', 'lightgbm');"
     done = subprocess.run([sys.executable, "-c", heavy + code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["alert", "--at", "2026-01-01"], "--once"),
+        (["alert", "--once", "--at", "2999-01-01"], "is not between 1970 and 2200"),
+        (["score", "--at", "0001-01-01"], "is not between 1970 and 2200"),
+        (["train", "--cutoff", "xx"], "--cutoff = 'xx'"),
+        (["features", "--grid-h", "nan"], "--grid-h nan"),
+        (["features", "--since", "2026-02-01", "--until", "2026-01-01"], "a --since before --until"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_in_one_line(arguments: list[str], said: str) -> None:
+    """Nothing is done for a time that is none, or for a look at the past that would decide live."""
+    result = CliRunner().invoke(app, arguments)
+    assert isinstance(result.exception, ConfigError)
+    assert said in str(result.exception)
+
+
+def test_inspect_of_no_file_is_a_usage_error(tmp_path: Path) -> None:
+    """A file that is not there, or a folder, is named."""
+    for path in (tmp_path, tmp_path / "nofile"):
+        result = CliRunner().invoke(app, ["inspect", "exporter", str(path)])
+        assert result.exit_code == 2
+        assert "Traceback" not in result.output
 
 
 def test_logs_never_mix_with_results() -> None:

@@ -58,6 +58,16 @@ def test_an_unreadable_secret_file_is_named(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("text", ["", "short", "whsec_!!notbase64", "whsec_c2hvcnQ=", "\N{LATIN SMALL LETTER E WITH ACUTE}"])
+def test_a_secret_that_cannot_sign_is_named(tmp_path: Path, text: str) -> None:
+    """A delivery that could never succeed is found before anything starts."""
+    secret = tmp_path / "webhook.secret"
+    secret.write_text(text, encoding="utf-8")
+    _, mistakes = check(written(tmp_path, f'[alert]\nsecret_file = "{secret}"\n'), {})
+    assert len(mistakes) == 1
+    assert f"alert.secret_file: {secret} must hold secrets" in mistakes[0]
+
+
 def test_a_missing_or_broken_file_is_told(tmp_path: Path) -> None:
     """A file that is not there, or is not TOML, gives one line."""
     assert "cannot be read" in check(tmp_path / "none.toml", {})[1][0]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from ingest.errors import RecordRejected
 from ingest.messages import VERSION, Message, decode, encode, group
+from ingest.redfish.payloads import read_json
 from ingest.schema import TABLES, Event, GpuSample
 from ingest.tables import Record
 
@@ -80,6 +81,14 @@ def test_what_cannot_be_read_is_rejected_with_its_reason(body: bytes, reason: st
     with pytest.raises(RecordRejected) as caught:
         decode(body)
     assert caught.value.reason == reason
+
+
+def test_what_is_nested_without_end_is_rejected() -> None:
+    """It is malformed like anything else that is no message, and does not stop who reads it."""
+    for read, reason in ((decode, "malformed"), (read_json, "not_json")):
+        with pytest.raises(RecordRejected) as caught:
+            read(b'{"v":"1.0","table":"events","x":' + b"[" * 100_000 + b"]" * 100_000 + b"}")
+        assert caught.value.reason == reason
 
 
 def test_a_newer_minor_version_is_read_without_what_it_adds() -> None:
