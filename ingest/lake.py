@@ -204,11 +204,16 @@ class Lake:
         except TableNotFoundError:
             return None
         except (DeltaError, OSError) as error:
-            raise LakeUnreadable(f"cannot open {self._path(table)}: {error}") from error
+            raise LakeUnreadable(f"cannot open {self._path(table)}: {_first_line(error)}") from error
         return handles[table.name]
 
     def _path(self, table: Table) -> str:
         return f"{self.root}/{table.name}"
+
+
+def _first_line(error: Exception) -> str:
+    """Leave out the library's own call stack."""
+    return str(error).partition("\n")[0]
 
 
 def table_rows(table: Table, columns: Mapping[str, Any]) -> pa.Table:

@@ -12,6 +12,7 @@ import msgspec
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from ingest.errors import LakeUnreadable
 from ingest.lake import Lake, arrow_schema
 from ingest.lake_care import File, files_of
 from ingest.tables import Table
@@ -35,6 +36,7 @@ class Problem(NamedTuple):
 
 
 KINDS = {
+    "log_unreadable": "the table's log is broken: nothing of the table can be read until it is restored from a copy",
     "column_type": "a column has another type than this version declares",
     "column_missing": "a column that must have a value is not stored at all",
     "version_missing": "an entry of the table's log is gone",
@@ -48,7 +50,10 @@ KINDS = {
 
 def check(lake: Lake, table: Table) -> list[Problem]:
     """Hold a table against its declaration and its log, and read every row of it once."""
-    delta = lake.open(table)
+    try:
+        delta = lake.open(table)
+    except LakeUnreadable as error:
+        return [Problem(table.name, "log_unreadable", "_delta_log", str(error))]
     if delta is None:
         return []
     found = [*_schema_problems(delta, table), *_log_problems(lake, delta, table)]

@@ -204,10 +204,18 @@ def _chosen(config: Config, names: list[str]) -> tuple[Lake, list[Table]]:
     return lake_of(config), chosen_tables(names)
 
 
+def _is_there(lake: Lake, table: Table) -> bool:
+    """Claim that there is a table, be it a broken one."""
+    try:
+        return lake.open(table) is not None
+    except LakeUnreadable:
+        return True
+
+
 def _existing(config: Config, names: list[str]) -> tuple[Lake, list[Table]]:
     """Choose tables that exist; raises LakeUnreadable where none does: the address is wrong more often than the lake is empty."""
     opened, tables = _chosen(config, names)
-    existing = [each for each in tables if opened.open(each) is not None]
+    existing = [each for each in tables if _is_there(opened, each)]
     if not existing:
         raise LakeUnreadable(f"no table in {opened.root}: check lake.path, or let something be written first")
     return opened, existing

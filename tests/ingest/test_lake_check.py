@@ -93,3 +93,13 @@ def test_check_finds_a_row_in_the_wrong_folder_and_a_column_of_another_type(tmp_
     columns = tuple(Column("tier", "int64", "", "") if column.name == "tier" else column for column in GPU_SAMPLES.own_columns)
     found = check(lake, Table("gpu_samples", "", columns, ()))
     assert ("column_type", "tier") in [(problem.kind, problem.where) for problem in found]
+
+
+def test_check_names_a_log_that_cannot_be_read(tmp_path: Path) -> None:
+    """It is a finding in one line, so that the tables after it are checked as well."""
+    Lake(tmp_path).append(GPU_SAMPLES, samples(1, 0))
+    for entry in (tmp_path / "gpu_samples" / "_delta_log").glob("*.json"):
+        entry.write_bytes(bytes(200))
+    (problem,) = check(Lake(tmp_path), GPU_SAMPLES)
+    assert (problem.table, problem.kind) == ("gpu_samples", "log_unreadable")
+    assert "\n" not in problem.detail
