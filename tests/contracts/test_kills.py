@@ -77,10 +77,12 @@ def written(directory: Path) -> list[int]:
 
 
 def lives(directory: Path, kills: int, longest_s: float) -> Iterator[float]:
-    """Say of each life how long it may be: as long as given, and longer where the machine is too slow for anything to reach the lake."""
-    for kill in range(kills):
+    """Say of each life how long it may be: as long as given, and longer and more where the machine is too slow to reach the lake."""
+    for kill in range(4 * kills):
+        if kill >= kills and len(set(written(directory))) > 60:
+            return
         if kill % 3 == 2 and len(written(directory)) < 20 * kill:
-            longest_s = min(1.5 * longest_s, 20.0)
+            longest_s = min(2 * longest_s, 30.0)
         yield longest_s
 
 

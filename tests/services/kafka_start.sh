@@ -63,7 +63,7 @@ PROPERTIES
 if [ ! -e "$run/data/meta.properties" ]; then
   id=$(head -c 16 /dev/urandom | base64 | tr '+/' '-_' | tr -d '=')
   java -cp "$lib/*" -Xmx128m -Dorg.slf4j.simpleLogger.defaultLogLevel=warn kafka.tools.StorageTool \
-    format --standalone --cluster-id "$id" --config "$run/server.properties" ${KAFKA_FORMAT:-} >> "$run/kafka.log" 2>&1 \
+    format --standalone --cluster-id="$id" --config "$run/server.properties" ${KAFKA_FORMAT:-} >> "$run/kafka.log" 2>&1 \
     || { tail -n 20 "$run/kafka.log" >&2; die "formatting $run/data failed"; }
 fi
 
