@@ -40,7 +40,7 @@ class Watch:
             assert isinstance(job, Job)
             self.said.setdefault(job.job_id, []).append(job)
 
-    async def until(self, job_id: str, state: str, exit_code: int | None = None, patience_s: float = 60.0) -> Job:
+    async def until(self, job_id: str, state: str, exit_code: int | None = None, patience_s: float = 240.0) -> Job:
         """Read until a job is said to be in a state, and to have an exit code if one is given: Slurm tells a cancelled job's code later."""
         deadline = time.monotonic() + patience_s
         while job_id not in self.said or self.said[job_id][-1].state != state or exit_code not in (None, self.said[job_id][-1].exit_code):
@@ -110,6 +110,7 @@ async def test_requeue_counts_a_restart(slurm: Slurm) -> None:
     """A requeued job waits again, without nodes, and runs again; its restarts are counted."""
     watch = Watch(slurm)
     ran = slurm.directory / "ran"
+    await met(lambda: set(slurm.run("sinfo", "--noheader", "--format=%T").split()) == {"idle"})  # of the job before nothing is left
     job_id = submit(slurm, f"touch {ran}-${{SLURM_RESTART_COUNT:-0}}; sleep 300", "--nodes=1", "--gres=gpu:8", "--requeue")
     first = await watch.until(job_id, "running")
     await met(Path(f"{ran}-0").exists)  # a job that is requeued while its script is being started may fail in its second run
