@@ -110,7 +110,9 @@ async def test_requeue_counts_a_restart(slurm: Slurm) -> None:
     """A requeued job waits again, without nodes, and runs again; its restarts are counted."""
     watch = Watch(slurm)
     ran = slurm.directory / "ran"
-    await met(lambda: set(slurm.run("sinfo", "--noheader", "--format=%T").split()) == {"idle"})  # of the job before nothing is left
+    await met(
+        lambda: set(slurm.run("sinfo", "--noheader", "--format=%T").split()) == {"idle"}, patience_s=300.0
+    )  # a cancelled job may leave late
     job_id = submit(slurm, f"touch {ran}-${{SLURM_RESTART_COUNT:-0}}; sleep 300", "--nodes=1", "--gres=gpu:8", "--requeue")
     first = await watch.until(job_id, "running")
     await met(Path(f"{ran}-0").exists)  # a job that is requeued while its script is being started may fail in its second run
