@@ -120,6 +120,8 @@ async def test_requeue_counts_a_restart(slurm: Slurm) -> None:
     waiting = await watch.until(job_id, "pending")
     assert (waiting.restarts, waiting.nodes, waiting.started_at_ns) == (1, (), None)
     await met(lambda: slurm.run("sinfo", "--noheader", f"--nodes={first.nodes[0]}", "--format=%T") == "idle")
+    revoked_s = time.time()  # slurmd refuses a start within the second in which it revoked the first run's credential
+    await met(lambda: time.time() > revoked_s + 2.5)
     slurm.run("scontrol", "update", f"jobid={job_id}", "starttime=now")
     again = await watch.until(job_id, "running")
     await met(Path(f"{ran}-1").exists)
