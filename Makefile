@@ -64,7 +64,7 @@ docs: .venv/.development  ## print the generated references into docs/
 lock: .venv/.development  ## renew the lock files
 	$(BIN)/uv pip compile --quiet --generate-hashes --universal --no-header --python-version 3.11 --extra all pyproject.toml deploy/build.in -o requirements.lock
 	$(BIN)/uv pip compile --quiet --generate-hashes --universal --no-header --python-version 3.11 --extra all --group dev pyproject.toml deploy/build.in -o requirements-dev.lock
-	$(BIN)/uv pip compile --quiet --generate-hashes --universal --no-header --python-version 3.11 deploy/uv.in -o deploy/uv.lock
+	$(BIN)/uv pip compile --quiet --generate-hashes --universal --no-header --python-version 3.11 deploy/installer.in -o deploy/installer.lock
 	for kind in judges/redfish judges/nvml_tools judges/atheris peers/kafka peers/sse; do $(BIN)/uv pip compile --quiet --generate-hashes --universal --no-header --python-version 3.11 deploy/$$kind.in -o deploy/$$kind.lock || exit 1; done
 
 clean:  ## remove the virtual environment and caches
@@ -80,8 +80,8 @@ system:
 install = $(BIN)/uv pip install --quiet --python $(1) --no-deps --require-hashes -r $(2) || \
 	$(BIN)/pip --python $(1) install --quiet --disable-pip-version-check --no-deps --require-hashes -r $(2)
 
-.venv/.uv: .venv/bin/pip deploy/uv.lock
-	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r deploy/uv.lock
+.venv/.uv: .venv/bin/pip deploy/installer.lock
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r deploy/installer.lock
 	@touch $@
 
 .venv/.runtime: .venv/.uv requirements.lock pyproject.toml
