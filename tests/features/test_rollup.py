@@ -161,7 +161,7 @@ def test_chassis_hours_are_rolled_up_once(lake: Lake, put: Any, read: Read, at: 
     ]
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     steps=st.lists(st.tuples(st.integers(0, 1000), st.sampled_from(["goes on", "boots"])), min_size=2, max_size=20),
     cut=st.integers(1, 19),

@@ -15,10 +15,11 @@ from typer.testing import CliRunner
 
 from features.schema import GPU_ROLLUPS_1H
 from forewarn.cli import app
+from ingest.clock import SharedClock, ns_of
 from ingest.lake import Lake, table_rows
 from ingest.schema import EVENTS, GPU_SAMPLES
 
-TODAY = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+TODAY = datetime(2026, 6, 15, tzinfo=UTC)
 DAYS_AGO = (800, 40, 5, 0)
 COUNTS = {column.name: [0, 0] for column in GPU_ROLLUPS_1H.own_columns if column.type == "int64" and not column.nullable}
 
@@ -40,8 +41,9 @@ def lake(tmp_path: Path) -> Lake:
 
 def run(lake: Lake, *arguments: str, keep: str = "") -> Result:
     """Run `forewarn lake`, with lines of [lake.keep_days] where they are given."""
-    file = Path(lake.root).with_suffix(".toml")
-    file.write_text(f'[lake]\npath = "{lake.root}"\n[lake.keep_days]\n{keep}\n')
+    file, clock_file = (Path(lake.root).with_suffix(suffix) for suffix in (".toml", ".clock"))
+    SharedClock.create(clock_file, ns_of(TODAY + timedelta(hours=12)), scale=1.0)
+    file.write_text(f'[fleet]\nclock_file = "{clock_file}"\n[lake]\npath = "{lake.root}"\n[lake.keep_days]\n{keep}\n')
     return CliRunner().invoke(app, ["lake", *arguments, "--config", str(file)])
 
 

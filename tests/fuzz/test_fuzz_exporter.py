@@ -5,7 +5,7 @@ import os
 import random
 from pathlib import Path
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ingest.clock import NS
@@ -37,7 +37,7 @@ def bodies(draw: st.DrawFn) -> bytes:
     return b"\n".join(lines) + draw(st.sampled_from([b"\n", b"", b"\r\n"]))
 
 
-@settings(max_examples=min(EXAMPLES, 5_000), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=min(EXAMPLES, 5_000))
 @given(st.lists(bodies(), min_size=1, max_size=3))
 def test_any_sequence_of_pages_gives_records_that_can_be_stored(pages: list[bytes]) -> None:
     """Nothing raises; what is not None is finite, counters are int64 and never negative, and a None has a reason or was never there."""

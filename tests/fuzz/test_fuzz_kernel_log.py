@@ -4,7 +4,7 @@ import os
 import random
 from pathlib import Path
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emulators.kernel_log import XID_TEXTS
@@ -32,7 +32,7 @@ def lines(draw: st.DrawFn) -> str:
     return text
 
 
-@settings(max_examples=min(EXAMPLES, 5_000), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=min(EXAMPLES, 5_000))
 @given(st.lists(lines(), max_size=12))
 def test_any_log_gives_events_that_can_be_stored(log: list[str]) -> None:
     """Nothing raises; every line is counted once, and an event has a code, a use and a time that int64 holds."""

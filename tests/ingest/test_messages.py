@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest.errors import RecordRejected
@@ -43,7 +43,6 @@ def records(record: type[Record]) -> st.SearchStrategy[Record]:
 def test_every_record_of_every_table_comes_back_as_it_was(table: Any) -> None:
     """Encoding and decoding is the identity, for any values that the columns can hold."""
 
-    @settings(deadline=None)  # a shared machine may stop for longer than any example takes
     @given(st.lists(records(table.record), max_size=3), TEXT, TEXT, st.integers(0, 2**63 - 1))
     def round_trip(rows: list[Record], node: str, origin: str, seq: int) -> None:
         message = Message(v=VERSION, table=table.name, node=node, origin=origin, seq=seq, rows=tuple(rows))

@@ -165,7 +165,7 @@ def test_released_segments_leave_the_disk(tmp_path: Path) -> None:
     spool.close()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(
         st.one_of(
