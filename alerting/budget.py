@@ -85,8 +85,12 @@ def allocate(
     now_ns: int,
     is_tripped: bool = False,
     incidents: Collection[DomainId] = (),
+    unknown: Collection[str] = (),
 ) -> Allocation:
-    """Decide every demand; `granted` lists the approvals as (node, when), of which those within the window count for the rate."""
+    """Decide every demand; `granted` lists the approvals as (node, when), of which those within the window count for the rate.
+
+    `unknown` names inputs that cannot be read and without which only a node that has failed already may go.
+    """
     demands = sorted(demands, key=lambda demand: (not demand.is_held, -demand.rank, -demand.saves, demand.node))
     since_ns = now_ns - int(limits.window_h * 3600e9)
     trips = not is_tripped and _is_burst(demands, limits, len(fleet), since_ns)
@@ -99,13 +103,20 @@ def allocate(
             account.take(demand.node)
             verdicts[demand.node] = account.verdict("approved", FLEET, "max-drained")
         else:
-            verdicts[demand.node] = _decide(demand, account, is_tripped or trips, incidents)
+            verdicts[demand.node] = _unread(demand, account, unknown) or _decide(demand, account, is_tripped or trips, incidents)
     return Allocation(verdicts=verdicts, trips=trips)
 
 
 def _is_burst(demands: Sequence[Demand], limits: Limits, fleet_size: int, since_ns: int) -> bool:
     fresh = sum(1 for demand in demands if demand.rank == 0 and demand.since_ns > since_ns)
     return fresh > max(limits.trip_min, limits.trip_ratio * fleet_size)
+
+
+def _unread(demand: Demand, account: _Account, unknown: Collection[str]) -> Verdict | None:
+    if not unknown or demand.rank >= 2:
+        return None
+    reason = f"{', '.join(sorted(unknown))} cannot be read: nobody knows what a drain would hit"
+    return account.verdict("deferred", FLEET, "input-unreadable", reason)
 
 
 def _decide(demand: Demand, account: _Account, is_tripped: bool, incidents: Collection[DomainId]) -> Verdict:

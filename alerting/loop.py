@@ -31,7 +31,19 @@ from alerting.judge import HELD_OUT, Judged, Known, demands, is_news, judge_all,
 from alerting.learn import Repair, repairs_of
 from alerting.ledger import Ledger, PassRecord, Said
 from alerting.lifecycle import HOUR_NS, OpenRecommendation, with_budget
-from alerting.metrics import BUDGET_REFUSED, BUDGET_TRIPPED, INCIDENTS, OPEN, PASS_SECONDS, PASSES, SAID, SCORE_AGE, SILENT_NODES, UNSAYABLE
+from alerting.metrics import (
+    BUDGET_REFUSED,
+    BUDGET_TRIPPED,
+    DAMAGED,
+    INCIDENTS,
+    OPEN,
+    PASS_SECONDS,
+    PASSES,
+    SAID,
+    SCORE_AGE,
+    SILENT_NODES,
+    UNSAYABLE,
+)
 from alerting.picture import Picture
 from alerting.rules import findings
 from alerting.say import say, say_resolved
@@ -39,8 +51,9 @@ from alerting.schema import Action, Mode
 from alerting.settings import AlertSettings
 from alerting.topology import DomainId
 from ingest.clock import Clock, SystemClock
-from ingest.errors import RecordRejected
+from ingest.errors import LakeError, RecordRejected
 from ingest.lake import Lake
+from ingest.schema import OUTCOMES
 
 _LEARNS_FROM_H = 180 * 24
 log = structlog.get_logger()
@@ -64,6 +77,7 @@ class AlertLoop:
         self.picture = Picture(lake, self.settings.policy.horizon_h)
         self.incidents: frozenset[DomainId] = frozenset()
         self._silent: frozenset[str] = frozenset()
+        self._damaged: dict[str, str] = {}
         self._lake = lake
         self._ledger = ledger
         self._cluster = cluster
@@ -89,9 +103,27 @@ class AlertLoop:
             record = self._decide(now_ns)
             self._ledger.write(record, self._wall.now_ns())
             self.picture.settle()
-            flush_outcomes(self._ledger.database, self._lake)
+            self._tell_damage(self.picture.damaged | self._keep_outcomes())
         self._measure(record, now_ns)
         return list(record.said)
+
+    def _keep_outcomes(self) -> dict[str, str]:
+        """Bring outcomes into the lake; where it does not take them, they stay in the ledger for the next pass: give the table and why."""
+        try:
+            flush_outcomes(self._ledger.database, self._lake)
+        except LakeError as error:
+            return {OUTCOMES.name: str(error)}
+        return {}
+
+    def _tell_damage(self, damaged: Mapping[str, str]) -> None:
+        """One line per table of the lake that cannot be read or written, when that begins and when it ends."""
+        for table in damaged.keys() - self._damaged.keys():
+            log.error("lake_table_damaged", table=table, reason=damaged[table])
+        for table in self._damaged.keys() - damaged.keys():
+            log.info("lake_table_mended", table=table)
+        for table in damaged.keys() | self._damaged.keys():
+            DAMAGED.labels(table).set(table in damaged)
+        self._damaged = dict(damaged)
 
     def _decide(self, now_ns: int) -> PassRecord:
         marks = self._ledger.marks()
@@ -170,6 +202,7 @@ class AlertLoop:
             now_ns=now_ns,
             is_tripped="budget_tripped_ns" in marks,
             incidents=self.incidents,
+            unknown=self.picture.unknown,
         )
         if allocation.trips:
             moved["budget_tripped_ns"] = now_ns

@@ -12,6 +12,9 @@ SCORE_AGE = Gauge("forewarn_alert_score_age_seconds", "Age of the newest score t
 SILENT_NODES = Gauge(
     "forewarn_telemetry_silent_nodes", "Nodes of which a source says nothing; a telemetry alert, never a drain.", ["source"]
 )
+DAMAGED = Gauge(
+    "forewarn_alert_lake_table_damaged", "1 while a table cannot be read or written in full: what it would say is unknown.", ["table"]
+)
 UNSAYABLE = Counter("forewarn_recommendations_unsayable_total", "Revisions that broke the webhook's contract and were not said.")
 INCIDENTS = Gauge("forewarn_domain_incidents", "Failure domains that are suspected themselves.")
 BUDGET_REFUSED = Counter("forewarn_budget_refused_total", "Revisions whose drain the budget refused, by policy.", ["policy"])

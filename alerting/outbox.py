@@ -7,6 +7,7 @@ pending ──2xx──► done, forgotten after a month
 
 from __future__ import annotations
 
+import sqlite3
 from dataclasses import dataclass
 
 from alerting.database import Database
@@ -48,14 +49,15 @@ class Outbox:
 
     def done(self, parcel: Parcel, answer: str, wall_ns: int) -> None:
         """Note that the consumer has stored the event, and forget those that it stored a month ago."""
-        self._end(parcel, "done", answer)
-        sql = "delete from outbox where endpoint = ? and state = 'done' and created_wall_ns < ?"
         with self._database.transaction() as connection:
+            _end(connection, parcel, "done", answer)
+            sql = "delete from outbox where endpoint = ? and state = 'done' and created_wall_ns < ?"
             connection.execute(sql, (self.endpoint, wall_ns - _DONE_KEPT_NS))
 
     def dead(self, parcel: Parcel, why: str) -> None:
         """Give an event up; it stays in the ledger for a person to read."""
-        self._end(parcel, "dead", why)
+        with self._database.transaction() as connection:
+            _end(connection, parcel, "dead", why)
 
     def retry(self, parcel: Parcel, why: str, next_wall_ns: int) -> None:
         """Try again later."""
@@ -90,7 +92,6 @@ class Outbox:
         oldest: int | None = self._database.query(sql, (self.endpoint,))[0][0]
         return oldest
 
-    def _end(self, parcel: Parcel, state: str, last: str) -> None:
-        with self._database.transaction() as connection:
-            sql = "update outbox set state = ?, attempts = attempts + 1, last = ? where seq = ?"
-            connection.execute(sql, (state, last, parcel.seq))
+
+def _end(connection: sqlite3.Connection, parcel: Parcel, state: str, last: str) -> None:
+    connection.execute("update outbox set state = ?, attempts = attempts + 1, last = ? where seq = ?", (state, last, parcel.seq))

@@ -48,6 +48,7 @@ class Picture:
         self.topology = Topology()
         self.silent: dict[str, set[str]] = {}  # source: nodes of which it says nothing
         self.fresh = Fresh()  # what has come and was not answered yet
+        self.damaged: dict[str, str] = {}  # tables that cannot be read in full, and why: what they would say is unknown
         self._horizon_h = horizon_h
         self._look_back = look_back or LookBack()
         self._connection = duckdb.connect()
@@ -99,6 +100,11 @@ class Picture:
         return self.topology.nodes | self.risks.keys()
 
     @property
+    def unknown(self) -> frozenset[str]:
+        """Name the damaged tables without which nobody knows what a drain would hit: who works on a node, and who stands beside it."""
+        return self.damaged.keys() & {JOBS.name, TOPOLOGY.name}
+
+    @property
     def sources(self) -> frozenset[str]:
         """Name every source that has ever told its state."""
         return frozenset(source for _, source in self._state_of)
@@ -108,7 +114,11 @@ class Picture:
         self._connection.close()
 
     def _read(self, tail: Tail, back_h: float, now_ns: int) -> list[dict[str, Any]]:
-        return tail.read(self._connection, max(0, now_ns - int(back_h * HOUR_NS)), now_ns)
+        rows = tail.read(self._connection, max(0, now_ns - int(back_h * HOUR_NS)), now_ns)
+        self.damaged.pop(tail.table.name, None)
+        if tail.damage:
+            self.damaged[tail.table.name] = tail.damage
+        return rows
 
     def _is_older(self, risk: Risk) -> bool:
         known = self.risks.get(risk.node)
@@ -130,8 +140,8 @@ class Picture:
     def _update_places(self, now_ns: int) -> None:
         if self._places_read_ns is not None and now_ns - self._places_read_ns < HOUR_NS:
             return  # a node moves by hand: once an hour is soon enough
-        self._places_read_ns = now_ns
-        rows = self._places.read(self._connection, 0, now_ns)
+        rows = self._read(self._places, now_ns / HOUR_NS, now_ns)
+        self._places_read_ns = None if TOPOLOGY.name in self.damaged else now_ns
         if rows:
             self._place_of |= {(row["node"], row["kind"]): row["domain"] for row in rows}
             self.topology = topology_of((node, kind, domain) for (node, kind), domain in self._place_of.items())
