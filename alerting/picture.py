@@ -102,7 +102,7 @@ class Picture:
     @property
     def unknown(self) -> frozenset[str]:
         """Name the damaged tables without which nobody knows what a drain would hit: who works on a node, and who stands beside it."""
-        return self.damaged.keys() & {JOBS.name, TOPOLOGY.name}
+        return frozenset(self.damaged.keys() & {JOBS.name, TOPOLOGY.name})
 
     @property
     def sources(self) -> frozenset[str]:

@@ -104,33 +104,37 @@ class FeatureBuilder:
         """Tell of which landmarks the lake has rows: a pass that died may have written some."""
         if not as_of:
             return set()
-        self.lake.attach(self._connection, table, min(as_of), max(as_of) + timedelta(microseconds=1), by_time=True)
-        return {at for (at,) in self._connection.execute(f"select distinct as_of from main.{table.name}").fetchall()}
+        with self.lake.reading(self._connection):
+            self.lake.attach(self._connection, table, min(as_of), max(as_of) + timedelta(microseconds=1), by_time=True)
+            return {at for (at,) in self._connection.execute(f"select distinct as_of from main.{table.name}").fetchall()}
 
     def _frames(self, as_of: Sequence[datetime]) -> Iterator[tuple[float, Frame]]:
         """Yield the share done and the rows of so many landmarks at a time that memory stays bounded."""
         landmarks = sorted(set(as_of))
         if not landmarks:
             return
-        self._read_records()
+        with self.lake.reading(self._connection):
+            self._read_records()
         units = engine.value(self._connection, "select count(*) from boards")
         size = max(1, _ROWS_PER_CHUNK // max(units, 400))
         for first in range(0, len(landmarks), size):
-            yield min(1.0, (first + size) / len(landmarks)), self._frame(landmarks[first : first + size])
+            with self.lake.reading(self._connection):
+                frame = self._frame(landmarks[first : first + size])
+            yield min(1.0, (first + size) / len(landmarks)), frame
 
     def _read_records(self) -> None:
         """Have the tables of what happened and where everything is; they are small, and every landmark looks at all of its past."""
-        changed = False
+        versions: dict[str, int | None] = {}
         for table in _RECORDS:
             version = self.lake.version(table)
             if table.name in self._read and self._read[table.name] == version:
                 continue
             self.lake.attach(self._connection, table)
             self._connection.execute(f"create or replace temp table {table.name} as from main.{table.name}")
-            self._read[table.name] = version
-            changed = True
-        for name in _OF_RECORDS if changed else ():
+            versions[table.name] = version
+        for name in _OF_RECORDS if versions else ():
             engine.make_table(self._connection, name)
+        self._read |= versions  # last: a table that cannot be read leaves them all to be read again
 
     def _frame(self, landmarks: Sequence[datetime]) -> Frame:
         self._read_buckets(landmarks)

@@ -51,7 +51,7 @@ def label(
 
     After a failure a node counts as back at the earliest `settle` later; one without telemetry, repairs or jobs is back after `repair`.
     """
-    with engine.connect() as connection:
+    with engine.connect() as connection, lake.reading(connection):
         _attach(lake, connection, now)
         episodes = _label(connection, now, settle, repair)
     _replace(lake, episodes)
@@ -106,7 +106,7 @@ def _replace(lake: Lake, episodes: list[Episode]) -> None:
         columns[column.name] = [value // 1000 for value in values] if column.type == TIMESTAMP else values
     rows = table_rows(EPISODES, columns)
     years = [f"{value.year}-01-01" for value in rows["started_at"].to_pylist()]
-    with engine.connect() as connection:
+    with engine.connect() as connection, lake.reading(connection):
         lake.attach(connection, EPISODES)
         old = [date for (date,) in connection.execute("select distinct date from episodes").fetchall()]
     if episodes or old:

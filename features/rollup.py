@@ -94,11 +94,12 @@ class Rollup:
         """Roll up every bucket that is closed and not yet in the lake, and what came late for closed ones."""
         self._progress = progress or (lambda _: None)
         self._parts, self._late_parts = {}, {}
-        self._complete_until = self.complete_until(now)
-        self._gpu_tier(GPU_ROLLUPS_1H, HOUR, None)
-        self._days()
-        self._gpu_tier(GPU_ROLLUPS_5M, FINE, _floor(now, DAY) - self._fine_for)
-        self._node_hours()
+        with self.lake.reading(self._connection):
+            self._complete_until = self.complete_until(now)
+            self._gpu_tier(GPU_ROLLUPS_1H, HOUR, None)
+            self._days()
+            self._gpu_tier(GPU_ROLLUPS_5M, FINE, _floor(now, DAY) - self._fine_for)
+            self._node_hours()
         watermark = _floor(self._complete_until, FINE)
         ROLLUP_WATERMARK.set(watermark.timestamp())
         return RollupReport(watermark, self._parts, self._late_parts)
@@ -106,8 +107,11 @@ class Rollup:
     def complete_until(self, now: datetime) -> datetime:
         """Tell up to when the lake is complete: the newest receipt less the grace, unless the telemetry has fallen silent."""
         since = now - self._patience
-        self.lake.attach(self._connection, GPU_SAMPLES, since, now, by_time=True)
-        newest = engine.value(self._connection, "select max(received_at) from gpu_samples where observed_at >= $since", {"since": since})
+        with self.lake.reading(self._connection):
+            self.lake.attach(self._connection, GPU_SAMPLES, since, now, by_time=True)
+            newest = engine.value(
+                self._connection, "select max(received_at) from gpu_samples where observed_at >= $since", {"since": since}
+            )
         return min(now, max(newest or since, since)) - self._grace
 
     def _gpu_tier(self, table: Table, width: timedelta, earliest: datetime | None) -> None:

@@ -19,7 +19,7 @@ from features.build import FeatureBuilder
 from features.rollup import FINE, Rollup
 from forewarn.settings import Config
 from ingest.clock import Clock, datetime_of
-from ingest.errors import ModelRefused
+from ingest.errors import ForewarnError, ModelRefused
 from ingest.lake import AppTransaction, Lake
 from models.schema import SCORES
 from models.score import Scoring, score
@@ -71,7 +71,8 @@ class Analysis:
                 self.keep_up(datetime_of(clock.now_ns()))
             except Exception as error:  # noqa: BLE001  # one pass that fails must not end the process
                 ANALYSIS_FAILURES.labels(type(error).__name__).inc()
-                _log.exception("analysis_failed", error=type(error).__name__)
+                is_told = isinstance(error, ForewarnError)  # its text names the thing and the mend: the way there says nothing more
+                _log.error("analysis_failed", error=type(error).__name__, reason=str(error), exc_info=not is_told)
             stop.wait(pause_s)
 
     def keep_up(self, now: datetime) -> int:

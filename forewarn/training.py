@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
-import duckdb
 import msgspec
 
 from features.schema import EPISODES
@@ -123,7 +122,7 @@ def _inverse(observed_over_expected: Figure) -> Figure:
 def _cutoff(lake: Lake, config: Config, given: str | None, now: datetime) -> datetime:
     if given is not None:
         return datetime_of(parse_time(given))
-    with duckdb.connect() as connection:
+    with lake.reading() as connection:
         lake.attach(connection, EPISODES)
         first = connection.execute("select min(started_at) from episodes where labelled_at <= ?", [now]).fetchone()
     if first is None or first[0] is None:

@@ -11,8 +11,6 @@ from collections.abc import Hashable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import duckdb
-
 from ingest.clock import NS
 from ingest.lake import Lake
 from ingest.schema import EVENTS, Event
@@ -63,7 +61,7 @@ class KnownEvents:
 
     def _read(self, day: int) -> set[Hashable]:
         date = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=day)
-        with duckdb.connect() as connection:
+        with self._lake.reading() as connection:
             self._lake.attach(connection, EVENTS, since=date, until=date)
             return {_identity(row) for row in connection.execute(_HELD).fetchall()}
 

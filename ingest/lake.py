@@ -9,8 +9,8 @@ small and whole.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,6 +25,7 @@ from pyarrow.fs import FileSystem, LocalFileSystem
 
 from ingest.errors import LakeConflict, LakeUnreadable
 from ingest.lake_encodings import writer_properties
+from ingest.lake_reading import OURS, reading, unreadable
 from ingest.tables import TIMESTAMP, Table
 
 _ARROW = {
@@ -142,7 +143,8 @@ class Lake:
         """Make a table a view of DuckDB under its own name; a table without files is an empty view with the right columns.
 
         The view has the files of the dates from `since` to `until`; `by_time` leaves out those whose rows all lie before `since` or after
-        `until` by the statistics of the table's time: of a day of many small files it reads the last hours alone.
+        `until` by the statistics of the table's time: of a day of many small files it reads the last hours alone. Raises LakeUnreadable
+        for a damaged table; what only a query finds is told by `reading`.
         """
         self.connect(connection)
         delta = self.open(table)
@@ -155,7 +157,18 @@ class Lake:
         listed = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
         rows = f"read_parquet([{listed}], hive_partitioning = true, hive_types = {{'date': VARCHAR}}, union_by_name = true)"
         source = f"from {rows}" if files else "where false"
-        connection.execute(f'create or replace view "{table.name}" as select {columns} {source}')
+        try:
+            connection.execute(f'create or replace view "{table.name}" as select {columns} {source}')
+        except OURS:
+            raise
+        except duckdb.Error as error:
+            raise unreadable(self._path(table), error) from error
+
+    @contextmanager
+    def reading(self, connection: duckdb.DuckDBPyConnection | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Query attached tables through a connection, a new one where none is given; a damaged table raises LakeUnreadable."""
+        with ExitStack() as opened:
+            yield opened.enter_context(reading(connection or opened.enter_context(duckdb.connect()), self.root))
 
     def connect(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Let a connection of DuckDB read the files that `files` names."""
@@ -204,16 +217,11 @@ class Lake:
         except TableNotFoundError:
             return None
         except (DeltaError, OSError) as error:
-            raise LakeUnreadable(f"cannot open {self._path(table)}: {_first_line(error)}") from error
+            raise unreadable(self._path(table), error) from error
         return handles[table.name]
 
     def _path(self, table: Table) -> str:
         return f"{self.root}/{table.name}"
-
-
-def _first_line(error: Exception) -> str:
-    """Leave out the library's own call stack."""
-    return str(error).partition("\n")[0]
 
 
 def table_rows(table: Table, columns: Mapping[str, Any]) -> pa.Table:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-import duckdb
-
 from ingest.clock import NS
 from ingest.lake import Lake
 from ingest.messages import Message
@@ -46,7 +44,7 @@ class Marks:
 
     def _read(self, day: int) -> None:
         date = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=day)
-        with duckdb.connect() as connection:
+        with self._lake.reading() as connection:
             self._lake.attach(connection, self._table, since=date, until=date)
             for origin, node, seq in connection.execute(_MARKS.format(table=self._table.name)).fetchall():
                 self._highest[origin, node] = max(seq, self._highest.get((origin, node), -1))

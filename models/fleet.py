@@ -41,7 +41,7 @@ class Fleet:
 def read_fleet(lake: Lake, as_of: datetime, nodes: Sequence[str] | None = None, *, oldest_h: float = 1.0) -> Fleet:
     """Read the newest features of each unit as of a time, not older than `oldest_h`."""
     since = as_of - timedelta(hours=oldest_h)
-    with duckdb.connect() as connection:
+    with lake.reading() as connection:
         gpu_rows = _newest(connection, lake, GPU_FEATURES, since=since, as_of=as_of, nodes=nodes)
         node_rows = _newest(connection, lake, NODE_FEATURES, since=since, as_of=as_of, nodes=nodes)
         silent = _silent_sources(connection, lake, as_of)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-import duckdb
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
@@ -34,7 +33,7 @@ def read_landmarks(lake: Lake, scope: Scope, since: datetime | None = None, unti
     """Read the feature rows of a scope as columns node, unit, as_of and one per feature, sorted by unit and time."""
     table, unit = _TABLE[scope]
     features = [column.name for column in table.own_columns if column.name not in ("as_of", "node", "gpu_uuid")]
-    with duckdb.connect() as connection:
+    with lake.reading() as connection:
         lake.attach(connection, table, since, until)
         rows = as_frame(connection.table(table.name).to_arrow_table())
     rows = rows.select("node", pl.col(unit).alias("unit"), "as_of", *features)
@@ -55,7 +54,7 @@ def as_frame(rows: object) -> pl.DataFrame:
 
 def read_episodes(lake: Lake, now: datetime) -> pl.DataFrame:
     """Read the newest labels made by `now`, sorted by scope, unit and start."""
-    with duckdb.connect() as connection:
+    with lake.reading() as connection:
         lake.attach(connection, EPISODES)
         rows = as_frame(connection.table(EPISODES.name).to_arrow_table())
     rows = rows.filter(pl.col("labelled_at") <= now)
