@@ -16,7 +16,7 @@ from ingest.clock import NS, Clock
 from ingest.nvml_node import Node
 from ingest.nvml_rows import SOURCE
 from ingest.nvml_signals import COLD, DAILY, HOT, TIERS, WARM
-from ingest.nvml_supervisor import Supervisor
+from ingest.nvml_supervisor import HELLO_WAIT_S, Supervisor
 from ingest.schema import Observed
 from ingest.source import Pace
 
@@ -46,6 +46,7 @@ class NvmlSource:
         cold_interval_s: float = 3600.0,
         link_interval_s: float = 60.0,
         deadline_s: float = 2.0,
+        start_wait_s: float = HELLO_WAIT_S,
         environment: Mapping[str, str] | None = None,
         boot_id_path: Path = BOOT_ID,
         memory_path: Path | None = None,
@@ -58,7 +59,12 @@ class NvmlSource:
         self._last_ns: dict[str, int] = {}
         self._boot_id_path = boot_id_path
         self._supervisor = Supervisor(
-            {**os.environ, **(environment or {})}, self._node.hear, deadline_s=deadline_s, seed=seed, monotonic_s=monotonic_s
+            {**os.environ, **(environment or {})},
+            self._node.hear,
+            deadline_s=deadline_s,
+            seed=seed,
+            hello_wait_s=start_wait_s,
+            monotonic_s=monotonic_s,
         )
 
     async def open(self) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from ingest.nvml_protocol import HEAD_BYTES, Answer, Ask, Happened, Hello, Listening, Stop, frame, to_supervisor
+from ingest.nvml_starving import SchedulerWatch
 
 PROGRESS_BYTES = 64
 _EXIT_GRACE_S = 2.0
@@ -50,6 +51,7 @@ class Child:
         )
         theirs.close()
         os.close(page)
+        self._watch = SchedulerWatch(self.process.pid)
         self._reading = asyncio.create_task(self._read(ours))
 
     async def _read(self, ours: socket.socket) -> None:
@@ -95,12 +97,17 @@ class Child:
             raise ChildDied
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._answers[ask.number] = answer
+        self._watch = SchedulerWatch(self.process.pid)
         self._writer.write(frame(ask))
         try:
             async with asyncio.timeout(timeout_s):
                 return await answer
         finally:
             self._answers.pop(ask.number, None)
+
+    def is_starved(self) -> bool:
+        """Tell whether the host has not let the worker run since it was asked, or since its start: no answer then accuses nobody."""
+        return self._watch.was_starved()
 
     def being_read(self) -> list[str]:
         """Name the GPUs that were being read: after a crash or hang, the suspects."""

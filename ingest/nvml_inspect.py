@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ingest.clock import NS, ManualClock
 from ingest.nvml import BOOT_ID, NvmlSource
+from ingest.nvml_supervisor import START_GRACE_S
 from ingest.schema import Observed
 
 POLLS_AFTER = 2
@@ -33,6 +34,7 @@ async def inspect(
         cold_interval_s=INTERVAL_S,
         link_interval_s=INTERVAL_S,
         deadline_s=deadline_s,
+        start_wait_s=START_GRACE_S,
         environment=environment,
         boot_id_path=boot_id_path,
     )

@@ -87,9 +87,9 @@ class Node:
             _log.warning("nvml_memory_not_written", path=str(self._memory_path), error=str(error))
 
     def silent(self, state: str, tier: str, at_ns: int) -> list[Observed]:
-        """Say that there is no answer: a state of the source; only a hang is also a row of every GPU, without values."""
+        """Say that there is no answer: a state of the source; only a worker that is silent is also a row of every GPU, without values."""
         records: list[Observed] = [*self.take_events(), *self._state_rows((state, None), at_ns, 0)]
-        if state == "hung":
+        if state in ("hung", "starved"):
             poll = self._poll(tier, at_ns)
             seats = [gpu.seat for gpu in self._memory.inventory.gpus.values() if not gpu.is_missing]
             records += [sample(poll, _unread(seat, poll.tier, "timeout"), epoch=self._number(seat)) for seat in seats]
@@ -139,6 +139,8 @@ class Node:
     def _state_of(self, answer: Answer) -> tuple[str, str | None]:
         if not answer.readings and self._memory.inventory.gpus:
             return "empty", "no GPU is listed"
+        if answer.is_starved:
+            return "starved", "the host does not let the collector run"
         if not self._listening.is_up:
             return "events_down", self._listening.detail
         return "ok", None

@@ -64,13 +64,17 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag="hello"):
 
 
 class Answer(msgspec.Struct, frozen=True, array_like=True, tag="answer"):
-    """All GPUs of one poll. `overran` names those that missed the deadline in it, the one whose call hung first in front."""
+    """All GPUs of one poll. `overran` names those that missed the deadline in it, the one whose call hung first in front.
+
+    `is_starved` tells that the host did not let the worker run, so that the deadline says nothing about a GPU.
+    """
 
     number: int
     driver_version: str
     readings: tuple[Reading, ...]
     lost_indices: tuple[int, ...] = ()
     overran: tuple[str, ...] = ()
+    is_starved: bool = False
 
 
 class Happened(msgspec.Struct, frozen=True, array_like=True, tag="happened"):

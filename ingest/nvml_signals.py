@@ -104,10 +104,16 @@ LINK_TOTALS = {
     "nvlink_replay_total": "replay_total",
     "nvlink_recovery_total": "recovery_total",
 }
-_PERSISTENT = ("ecc_ce_aggregate", "ecc_ue_aggregate", "remapped", "retired")
+# Counters that the GPU keeps for life: no restart explains a step back.
+LIFETIME = tuple(
+    column
+    for signal in SIGNALS
+    for column in signal.columns
+    if column.endswith("_total") and column.startswith(("ecc_ce_aggregate", "ecc_ue_aggregate", "remapped", "retired"))
+)
 # Counters that restart together at driver load and GPU reset: a joint step back is a new epoch.
 VOLATILE = (
-    *(column for signal in SIGNALS for column in signal.columns if column.endswith("_total") and not column.startswith(_PERSISTENT)),
+    *(column for signal in SIGNALS for column in signal.columns if column.endswith("_total") and column not in LIFETIME),
     *(total for total in LINK_TOTALS if total.endswith("_total")),
 )
 

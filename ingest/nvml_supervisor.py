@@ -1,8 +1,9 @@
 """Keeps one NVML worker alive and gets answers out of it, whatever the driver does.
 
 State machine of a poll: ask; when the worker dies, hangs or answers for nobody, take it down, suspect the GPU that was being read, and
-ask a new worker for the others. A suspect is passed over with growing back-off. An NVML that cannot be used gives no answer but a
-state, and is tried again with back-off, each time by a new process: a library is loaded once per process. So is one whose GPUs all hang.
+ask a new worker for the others, then for each doubtful one alone. A suspect is passed over with growing back-off. A worker that the host
+does not let run accuses nobody and is kept. An NVML that cannot be used gives no answer but a state, and is tried again with back-off,
+each time by a new process: a library is loaded once per process. So is one whose GPUs all hang.
 """
 
 from __future__ import annotations
@@ -57,16 +58,19 @@ class Supervisor:
         *,
         deadline_s: float,
         seed: int,
+        hello_wait_s: float = HELLO_WAIT_S,
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.state = "starting"
         self._environment = environment
         self._on_event = on_event
         self._deadline_s = deadline_s
+        self._hello_wait_s = hello_wait_s
         self._monotonic_s = monotonic_s
         self._random = random.Random(seed)  # noqa: S311  # spreads restarts, guards nothing
         self._pause = self._new_pause()
         self._suspects: dict[str, Pause] = {}
+        self._doubtful: set[str] = set()  # suspects of this poll that may be innocent
         self._child: Child | None = None
         self._started_s = 0.0
         self._zombies: list[Child] = []
@@ -95,29 +99,37 @@ class Supervisor:
 
     async def poll(self, tier: str, with_links: bool) -> Answer | None:
         """Get an answer, if need be from one worker after another; None: `state` says why there is none."""
-        before = set(self._suspects)
+        self._doubtful.clear()
         for _ in range(1 + MOST_ZOMBIES):
             answer = await self._try(tier, with_links, self._passed_over())
             if answer is not None:
                 self._settle(answer)
-                return await self._clear(set(self._suspects) - before, answer, tier, with_links)
+                return await self._clear(answer, tier, with_links)
             if self._child is not None or not self._pause.is_over():
-                return None  # still starting, or not to be started now
+                return None  # still starting, starved, or not to be started now
         if len(self._suspects) >= self._seats:
             self._pause.begin()  # nobody is left to be read: workers are not started and killed at every poll
         return None
 
-    async def _clear(self, doubtful: set[str], answer: Answer, tier: str, with_links: bool) -> Answer:
-        """Ask for each GPU alone that was being read in another thread when a worker went down: only one of them took it down."""
-        if len(doubtful) < 2:
-            return answer
+    async def _clear(self, answer: Answer, tier: str, with_links: bool) -> Answer:
+        """Ask for each doubtful GPU alone: a lock that another process held, or one GPU of several, took the worker down."""
         readings = {reading.seat.gpu_uuid: reading for reading in answer.readings}
-        for uuid in sorted(doubtful & set(readings)):
+        last = answer
+        for uuid in sorted(self._doubtful & set(readings)):
+            self._take_down_stuck(last)
             alone = await self._try(tier, with_links, tuple(set(readings) - {uuid}))
             if alone is not None:
+                last = alone
                 self._settle(alone)
                 readings.update({reading.seat.gpu_uuid: reading for reading in alone.readings if reading.seat.gpu_uuid == uuid})
-        return msgspec.structs.replace(answer, readings=tuple(readings.values()))
+        if last is not answer:
+            self._take_down_stuck(last)
+        return msgspec.structs.replace(answer, readings=tuple(readings.values()), is_starved=answer.is_starved or last.is_starved)
+
+    def _take_down_stuck(self, answer: Answer) -> None:
+        """End a worker in which a call hangs: it may hold the driver's lock, and make whoever is asked next look guilty."""
+        if self._child is not None and answer.overran and not answer.is_starved:
+            self._kill(self._child, list(answer.overran), "a call hangs")
 
     def _passed_over(self) -> tuple[str, ...]:
         return tuple(uuid for uuid, pause in self._suspects.items() if not pause.is_over())
@@ -134,11 +146,14 @@ class Supervisor:
         except ChildDied:
             await self._bury(child)
         except TimeoutError:
-            self._kill(child, child.being_read(), "no answer")
+            if child.is_starved():
+                self.state = "starved"
+            else:
+                self._kill(child, self._doubt(child.being_read()), "no answer")
         else:
-            if len(answer.overran) < 2:
+            if len(answer.overran) < 2 or answer.is_starved:
                 return answer
-            self._kill(child, [answer.overran[0]], "one GPU blocks others")  # it holds the driver's lock
+            self._kill(child, self._doubt([answer.overran[0]]), "one GPU blocks others")  # it may hold the driver's lock
         return None
 
     async def _ready(self) -> Child | None:
@@ -148,9 +163,9 @@ class Supervisor:
         if child is None:
             return None
         try:
-            self._seats = len((await child.hello(HELLO_WAIT_S)).seats)
+            self._seats = len((await child.hello(self._hello_wait_s)).seats)
         except TimeoutError:
-            if self._monotonic_s() - self._started_s > START_GRACE_S:
+            if self._monotonic_s() - self._started_s > START_GRACE_S and not child.is_starved():
                 self._kill(child, [], "hung at start")
         except ChildDied:
             await self._bury(child)
@@ -172,7 +187,7 @@ class Supervisor:
             NVML_WORKER_ENDS.labels("nvml").inc()
             _log.warning("nvml_unusable", state=self.state)
         else:
-            self._suspect(suspects)
+            self._suspect(self._doubt(suspects) if len(suspects) > 1 else suspects)
             if not suspects:
                 self._pause.begin()
             self.state = "crashed"
@@ -190,6 +205,11 @@ class Supervisor:
         self.state = "hung"
         NVML_WORKER_ENDS.labels("hang").inc()
         _log.warning("nvml_worker_killed", reason=reason, reading=suspects)
+
+    def _doubt(self, uuids: list[str]) -> list[str]:
+        """Mark those who were not under suspicion yet to be asked alone, and give all of them."""
+        self._doubtful |= set(uuids) - self._suspects.keys()
+        return uuids
 
     def _suspect(self, uuids: list[str]) -> None:
         for uuid in uuids:

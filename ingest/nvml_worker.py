@@ -116,7 +116,7 @@ class Worker:
         if fresh := self._renew_lost(outcome.readings):
             outcome.readings.update(self._read(ask, {lane.gpu_uuid for lane in self.lanes.lanes} - fresh).readings)
         readings = [outcome.readings.get(lane.gpu_uuid) or _silent(lane, ask) for lane in self.lanes.lanes if lane.is_listed]
-        return Answer(ask.number, self.driver_version, tuple(readings), self._lost_indices, outcome.overran)
+        return Answer(ask.number, self.driver_version, tuple(readings), self._lost_indices, outcome.overran, outcome.is_starved)
 
     def _read(self, ask: Ask, skip: Collection[str]) -> Outcome:
         outcome = self.lanes.read(ask.tier, with_links=ask.links, deadline_s=ask.deadline_s, skip=skip)
@@ -141,7 +141,7 @@ def _is_lost(reading: Reading | None) -> bool:
 
 def _silent(lane: Lane, ask: Ask) -> Reading:
     quality = dict.fromkeys(lane.reader.columns(ask.tier), "timeout")
-    return Reading(lane.reader.seat, "timeout", None, {}, quality)
+    return Reading(lane.reader.seat, "timeout", lane.busy_us(), {}, quality)
 
 
 def _find(index: int) -> tuple[Any, Seat]:

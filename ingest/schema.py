@@ -53,7 +53,7 @@ class GpuSample(Observed, frozen=True, kw_only=True, omit_defaults=True):
     gpu_instance: Annotated[int | None, Means("MIG GPU instance id, None for the whole GPU")] = None
     epoch: Annotated[int | None, Means("counter epoch within the boot: grows at driver reload and GPU reset")] = None
     gpu_present: Annotated[bool | None, Means("False: expected by the inventory and not seen")] = None
-    latency_us: Annotated[int | None, Means("time that the calls for this row took", "us")] = None
+    latency_us: Annotated[int | None, Means("time that the calls for this row took; so far, while one hangs", "us")] = None
     quality: Annotated[dict[str, str] | None, Means("code per field that is not ok")] = None
     # hot
     temp_c: Annotated[float | None, Means("GPU core temperature", "°C")] = None

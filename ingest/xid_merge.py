@@ -49,13 +49,15 @@ _MOST_OF_A_KIND = 16  # events of one code on one GPU that are remembered: a sto
 @dataclass(eq=False)
 class _Told:
     event: Event
+    at_ns: int  # when it was observed, by the clock of now
     gpu: str
     by: set[str]
 
 
-@dataclass
+@dataclass(eq=False)
 class _Held:
     event: Event
+    at_ns: int
     due_ns: int
 
 
@@ -86,6 +88,7 @@ class XidMerge:
         self._window_ns = int(window_s * scale * NS)
         self._root_ns = int(root_window_s * NS)
         self._nodes: defaultdict[str, _Node] = defaultdict(_Node)
+        self._now_ns = 0
         self.retune(hold_s=hold_s, catalogue=catalogue)
 
     def retune(self, *, hold_s: float, catalogue: Catalogue | Path | None = None) -> None:
@@ -102,10 +105,11 @@ class XidMerge:
 
     def admit(self, records: Iterable[Observed], now_ns: int) -> list[Observed]:
         """Pass records on, in order, without what was told before; those that have waited long enough come last."""
+        self._follow_clock(now_ns)
         admitted: list[Observed] = []
         for record in records:
             if isinstance(record, Event) and record.kind in _KINDS:
-                admitted += self._event(record)
+                admitted += self._event(record, now_ns)
                 continue
             self._learn(record)
             admitted.append(record)
@@ -113,22 +117,32 @@ class XidMerge:
             admitted += self._release(node, now_ns)
         return admitted
 
+    def _follow_clock(self, now_ns: int) -> None:
+        """Take what is remembered along when the clock is set back: else events would be held for as long, and repeats taken for news."""
+        step_ns, self._now_ns = now_ns - self._now_ns, now_ns
+        if step_ns >= -self._window_ns:
+            return
+        for node in self._nodes.values():
+            for told in node.told:
+                told.at_ns += step_ns
+            for held in node.held:
+                held.at_ns += step_ns
+                held.due_ns += step_ns
+
     def _learn(self, record: Observed) -> None:
         if isinstance(record, GpuSample | InventoryRow) and record.pci and record.gpu_uuid:
             self._nodes[record.node].gpu_at[record.pci] = record.gpu_uuid
         elif isinstance(record, SourceState) and record.source == LOG:
             self._nodes[record.node].has_log = record.state == "ok"
 
-    def _event(self, event: Event) -> Iterator[Event]:
+    def _event(self, event: Event, now_ns: int) -> Iterator[Event]:
         node = self._nodes[event.node]
         event = self._complete(node, event)
-        if event.source == GAUGE:
-            node.held.append(_Held(event, event.received_at_ns + self._hold_ns))
+        if event.source == GAUGE or (event.source != LOG and node.has_log):
+            wait_ns = self._hold_ns if event.source == GAUGE else self._window_ns
+            node.held.append(_Held(event, event.observed_at_ns, min(event.received_at_ns, now_ns) + wait_ns))
             return
-        if event.source != LOG and node.has_log:
-            node.held.append(_Held(event, event.received_at_ns + self._window_ns))
-            return
-        yield from self._pass(node, event)
+        yield from self._pass(node, event, event.observed_at_ns)
 
     def _complete(self, node: _Node, event: Event) -> Event:
         uuid = event.gpu_uuid or node.gpu_at.get(event.pci or "")
@@ -138,52 +152,52 @@ class XidMerge:
             use = self._catalogue.use_of_recovery(event.recovery_action) if is_verdict else self._catalogue.use(event.code)
         return event if (uuid, use) == (event.gpu_uuid, event.use) else msgspec.structs.replace(event, gpu_uuid=uuid, use=use)
 
-    def _pass(self, node: _Node, event: Event) -> Iterator[Event]:
-        self._forget(node, event.observed_at_ns)
-        if reason := self._told_before(node, event):
+    def _pass(self, node: _Node, event: Event, at_ns: int) -> Iterator[Event]:
+        self._forget(node, at_ns)
+        if reason := self._told_before(node, event, at_ns):
             XID_MERGED.labels(reason).inc()
             return
         by = {event.source}
-        waiting = next((held for held in node.held if held.event.source not in (GAUGE, *by) and self._is_same(held.event, event)), None)
+        others = (held for held in node.held if held.event.source not in (GAUGE, *by))
+        waiting = next((held for held in others if self._is_same(held.event, held.at_ns, event, at_ns)), None)
         if waiting is not None:
             node.held.remove(waiting)
             by.add(waiting.event.source)
             XID_MERGED.labels("other_source").inc()
-        yield self._tell(node, event, by)
+        yield self._tell(node, event, at_ns, by)
 
-    def _is_same(self, one: Event, other: Event) -> bool:
-        apart_ns = abs(one.observed_at_ns - other.observed_at_ns)
-        return _gpu(one) == _gpu(other) and one.code == other.code and apart_ns <= self._window_ns
+    def _is_same(self, one: Event, one_ns: int, other: Event, other_ns: int) -> bool:
+        return _gpu(one) == _gpu(other) and one.code == other.code and abs(one_ns - other_ns) <= self._window_ns
 
-    def _told_before(self, node: _Node, event: Event) -> str | None:
+    def _told_before(self, node: _Node, event: Event, at_ns: int) -> str | None:
         for told in node.told:
             if told.gpu != _gpu(event):
                 continue
-            if event.source not in told.by and self._is_same(told.event, event):
+            if event.source not in told.by and self._is_same(told.event, told.at_ns, event, at_ns):
                 told.by.add(event.source)
                 return "other_source"
-            is_near = abs(told.event.observed_at_ns - event.observed_at_ns) <= self._root_ns
+            is_near = abs(told.at_ns - at_ns) <= self._root_ns
             if is_near and told.event.code == event.code and told.event.kind != event.kind:
                 return "bus_loss"
             if is_near and event.code in _MEMORY_ATTRIBUTES and told.event.code == UNCORRECTABLE:
                 return "attribute"
         return None
 
-    def _tell(self, node: _Node, event: Event, by: set[str]) -> Event:
-        event = self._explain(node, event)
-        told = _Told(event, _gpu(event), by)
+    def _tell(self, node: _Node, event: Event, at_ns: int, by: set[str]) -> Event:
+        event = self._explain(node, event, at_ns)
+        told = _Told(event, at_ns, _gpu(event), by)
         same = [each for each in node.told if each.gpu == told.gpu and each.event.code == event.code]
         if len(same) >= _MOST_OF_A_KIND:
             node.told.remove(same[1])  # the first stays, as a root of what follows
         node.told.append(told)
         return event
 
-    def _explain(self, node: _Node, event: Event) -> Event:
+    def _explain(self, node: _Node, event: Event, at_ns: int) -> Event:
         """Say of an event what it follows from."""
-        before = [told for told in node.told if 0 <= event.observed_at_ns - told.event.observed_at_ns <= self._root_ns]
+        before = [told for told in node.told if 0 <= at_ns - told.at_ns <= self._root_ns]
         same = [told for told in before if told.gpu == _gpu(event)]
-        causes = [told.event for told in before if not told.event.is_sympathetic and (told in same or told.event.use == "label")]
-        root = min(causes, key=lambda cause: cause.observed_at_ns, default=None)
+        causes = [told for told in before if not told.event.is_sympathetic and (told in same or told.event.use == "label")]
+        root = min(causes, key=lambda cause: cause.at_ns, default=None)
         follows = (
             event.code == PREEMPTIVE_CLEANUP
             or (event.code == PAGE_FAULT and any(told.event.code in _FAULTS_THAT_PAGE for told in same))
@@ -192,43 +206,40 @@ class XidMerge:
         )
         return msgspec.structs.replace(
             event,
-            root_code=event.root_code if event.root_code is not None else root and root.code,
+            root_code=event.root_code if event.root_code is not None else root and root.event.code,
             is_sympathetic=True if follows else event.is_sympathetic,
-            use="exclude" if self._is_burst(before, event) else event.use,
+            use="exclude" if self._is_burst(before, event, at_ns) else event.use,
         )
 
-    def _is_burst(self, before: list[_Told], event: Event) -> bool:
+    def _is_burst(self, before: list[_Told], event: Event, at_ns: int) -> bool:
         if event.code != PAGE_FAULT:
             return False
-        recent = {
-            told.gpu for told in before if told.event.code == PAGE_FAULT and event.observed_at_ns - told.event.observed_at_ns <= _BURST_NS
-        }
+        recent = {told.gpu for told in before if told.event.code == PAGE_FAULT and at_ns - told.at_ns <= _BURST_NS}
         return len(recent | {_gpu(event)}) >= _BURST_GPUS
 
     def _release(self, node: _Node, now_ns: int) -> Iterator[Event]:
         if not node.held:
             return
-        due = [held for held in node.held if held.due_ns <= now_ns or self._is_covered(node, held.event)]
+        due = [held for held in node.held if held.due_ns <= now_ns or self._is_covered(node, held)]
         node.held = [held for held in node.held if held not in due]
         for held in due:
-            if self._is_covered(node, held.event):
+            if self._is_covered(node, held):
                 XID_MERGED.labels("gauge").inc()
             elif held.event.source == GAUGE:
-                yield self._tell(node, held.event, {GAUGE})
+                yield self._tell(node, held.event, held.at_ns, {GAUGE})
             else:
-                yield from self._pass(node, held.event)
+                yield from self._pass(node, held.event, held.at_ns)
 
-    def _is_covered(self, node: _Node, event: Event) -> bool:
-        return event.source == GAUGE and any(self._covers(told, event) for told in node.told)
+    def _is_covered(self, node: _Node, held: _Held) -> bool:
+        return held.event.source == GAUGE and any(self._covers(told, held) for told in node.told)
 
-    def _covers(self, told: _Told, hint: Event) -> bool:
-        late_ns = hint.observed_at_ns - told.event.observed_at_ns
-        is_same = told.gpu == _gpu(hint) and told.event.code == hint.code and told.by != {GAUGE}
-        return is_same and -self._window_ns <= late_ns <= self._hold_ns
+    def _covers(self, told: _Told, hint: _Held) -> bool:
+        is_same = told.gpu == _gpu(hint.event) and told.event.code == hint.event.code and told.by != {GAUGE}
+        return is_same and -self._window_ns <= hint.at_ns - told.at_ns <= self._hold_ns
 
     def _forget(self, node: _Node, at_ns: int) -> None:
         horizon_ns = at_ns - self._root_ns - 2 * self._hold_ns
-        node.told = [told for told in node.told if told.event.observed_at_ns >= horizon_ns]
+        node.told = [told for told in node.told if told.at_ns >= horizon_ns]
 
 
 def _gpu(event: Event) -> str:

@@ -1,7 +1,7 @@
 """Remember what a BMC has said already, so that what it says again is passed on once, and what it stops saying is noticed once.
 
-A report that appends repeats its history at every read; NVIDIA computes stamps per request, so that one reading can carry stamps a
-millisecond or two apart; BMCs resend their ring of events.
+A report that appends repeats its history at every read, and one sensor may be in several reports; NVIDIA computes stamps per request,
+so that one reading can carry stamps a millisecond or two apart; BMCs resend their ring of events.
 """
 
 from __future__ import annotations
@@ -41,17 +41,20 @@ class History:
         self._events: OrderedDict[int, None] = OrderedDict()  # by hash: a thousand BMCs' keys would take half a gigabyte
 
     def take(self, report: str, readings: list[ChassisReading], *, has_gaps: bool = False) -> News:
-        """Compare a report with its last version, and remember it.
+        """Compare a report with its last version and those of the others, and remember it.
 
-        A report that leaves out what has not changed (`has_gaps`) lacks nothing; nor does an empty one.
+        A reading without a time of its own is not known from other reports: nothing says that it is the same one. A series is gone when no
+        report has it any more; one that leaves out what has not changed (`has_gaps`) lacks nothing, nor does an empty one.
         """
         before = self._reports.get(report, {})
+        others = [version for name, version in self._reports.items() if name != report]
         now: dict[str, _Known] = {}
         kept = []
         for reading in readings:
             said = (reading.observed_at_ns, reading.value if reading.text is None else reading.text)
             earlier = before.get(reading.sensor)
-            if earlier is None or not _is_known(said, earlier.said):
+            is_known = earlier is not None and _is_known(said, earlier.said)
+            if not is_known and not (_has_own_time(reading) and _is_told(reading.sensor, said, others)):
                 kept.append(reading)
             known = now.get(reading.sensor)
             now[reading.sensor] = _Known((*known.said, said) if known else (said,), reading.quantity, reading.device, reading.unit)
@@ -59,7 +62,9 @@ class History:
             self._reports[report] = before | now
             return News(kept, [])
         self._reports[report] = now
-        gone = sorted(sensor for sensor in before.keys() - now.keys() if _is_due(before[sensor]))
+        gone = sorted(
+            sensor for sensor in before.keys() - now.keys() if _is_due(before[sensor]) and not any(sensor in other for other in others)
+        )
         return News(kept, [_absent(sensor, before[sensor], readings[0]) for sensor in gone])
 
     def is_new_event(self, key: tuple[str, ...] | None) -> bool:
@@ -80,6 +85,16 @@ def _is_known(said: _Said, before: tuple[_Said, ...]) -> bool:
         return True
     at_ns, value = said
     return any(at_ns == then_ns or (abs(at_ns - then_ns) <= _SAME_NS and value == then) for then_ns, then in before)
+
+
+def _has_own_time(reading: ChassisReading) -> bool:
+    return reading.observed_at_ns != reading.received_at_ns
+
+
+def _is_told(sensor: str, said: _Said, versions: list[dict[str, _Known]]) -> bool:
+    """Tell whether another report has said it; one that had no value does not stand for one that has."""
+    tellers = (version[sensor].said for version in versions if sensor in version)
+    return any(_is_known(said, tuple(each for each in teller if (each[1] is None) == (said[1] is None))) for teller in tellers)
 
 
 def _is_due(known: _Known) -> bool:

@@ -222,9 +222,21 @@ def test_a_driver_reload_of_a_healthy_gpu_is_an_epoch(site: Site) -> None:
 
 
 def test_lifetime_counters_start_no_epoch(site: Site) -> None:
-    """Aggregate counters live in the InfoROM: their steps back say nothing about the driver."""
+    """Aggregate counters live in the InfoROM: their steps back are flagged and say nothing about the driver."""
     for gpu in site.gpus:
         gpu.dram_ce_aggregate_total, gpu.remapped_rows_ce_total = 100, 8
     site.scrape()
     site.gpus[0].dram_ce_aggregate_total, site.gpus[0].remapped_rows_ce_total = 0, 0
-    assert samples(site.scrape())[UUIDS[0]].epoch == 0
+    row = samples(site.scrape())[UUIDS[0]]
+    assert (row.epoch, quality(row)) == (0, {"ecc_ce_aggregate_total": "went_back", "remapped_rows_ce_total": "went_back"})
+    assert samples(site.scrape())[UUIDS[0]].quality is None
+
+
+def test_a_lifetime_counter_that_goes_back_at_a_reload_is_flagged(site: Site) -> None:
+    """A driver reload explains the step back of counters since driver load, and of no other."""
+    for gpu in site.gpus:
+        gpu.energy_mj_total, gpu.pcie_replay_total, gpu.remapped_rows_ce_total = 900_000_000_000, 5, 8
+    site.scrape()
+    site.gpus[0].energy_mj_total, site.gpus[0].pcie_replay_total, site.gpus[0].remapped_rows_ce_total = 3_000, 0, 7
+    row = samples(site.scrape(work=False))[UUIDS[0]]
+    assert (row.epoch, quality(row)) == (1, {"remapped_rows_ce_total": "went_back"})

@@ -190,3 +190,32 @@ def test_what_is_held_at_the_end_is_told() -> None:
     assert told(xid(63, 0.0, "exporter"), merge=merge) == []
     assert [row.code for row in merge.release_all() if isinstance(row, Event)] == [63]
     assert merge.release_all() == []
+
+
+def test_a_clock_that_is_set_back_holds_nothing_for_longer() -> None:
+    """What waits when the clock goes back an hour passes after its own wait, and each event once."""
+    merge = log_is_read(XidMerge(hold_s=60))
+    hint, waiting = xid(48, 0, "exporter"), xid(79, 0, "nvml", gpu=1)
+    assert merge.admit([hint, waiting], hint.received_at_ns) == []
+    back_ns = hint.received_at_ns - 3_600 * NS
+    assert merge.admit([], back_ns) == []
+    assert merge.admit([], back_ns + 2 * NS) == [waiting]
+    assert [getattr(event, "detail", None) for event in merge.admit([], back_ns + 62 * NS)] == [hint.detail]
+    assert merge.release_all() == []
+
+
+def test_an_event_is_recognised_by_another_source_after_the_clock_was_set_back() -> None:
+    """The log's line of an XID that NVML told a second before the step is the same event, and one that comes an hour later is another."""
+    merge = XidMerge()
+    before = xid(48, 0, "nvml")
+    assert told(before, xid(48, 1 - 3_600), merge=merge) == [(48, "nvml")]
+    assert told(xid(48, 0, "kernel_log"), merge=merge) == [(48, "kernel_log")]
+
+
+def test_what_was_received_by_the_clock_before_it_was_set_back_does_not_wait_for_it() -> None:
+    """An event that is admitted after the step, and was stamped before it, waits no longer than any other."""
+    merge = log_is_read(XidMerge())
+    waiting = xid(79, 0, "nvml")
+    now_ns = waiting.received_at_ns - 3_600 * NS
+    assert merge.admit([waiting], now_ns) == []
+    assert merge.admit([], now_ns + 2 * NS) == [waiting]

@@ -39,7 +39,7 @@ async def open_source(machine: NvmlMachine, clock: ManualClock, boot_id_path: Pa
     opened: list[NvmlSource] = []
 
     async def open_source(**options: Any) -> NvmlSource:
-        options = {"environment": machine.environment(), "boot_id_path": boot_id_path, "deadline_s": 1.0, **options}
+        options = {"environment": machine.environment(), "boot_id_path": boot_id_path, "deadline_s": 1.0, "start_wait_s": 60, **options}
         source = NvmlSource("gpu001", clock=clock, **options)
         opened.append(source)
         await source.open()

@@ -51,6 +51,18 @@ def test_one_counter_back_alone_went_back() -> None:
     assert follow(epoch, energy_mj_total=10_500, pcie_replay_total=1) == (0, {"pcie_replay_total"})
 
 
+def test_lifetime_counter_back_went_back_whatever_restarted() -> None:
+    """A counter that the GPU keeps for life is flagged when it steps back, also with a reload or a boot, and begins no epoch by itself."""
+    epoch = Epoch()
+    follow(epoch, energy_mj_total=10_000, ecc_ce_aggregate_total=150, remapped_rows_ue_total=2)
+    assert follow(epoch, energy_mj_total=10_500, ecc_ce_aggregate_total=1, remapped_rows_ue_total=1) == (
+        0,
+        {"ecc_ce_aggregate_total", "remapped_rows_ue_total"},
+    )
+    assert follow(epoch, driver="595", energy_mj_total=9, ecc_ce_aggregate_total=0) == (1, {"ecc_ce_aggregate_total"})
+    assert follow(epoch, boot="c", driver="595", energy_mj_total=1, remapped_rows_ue_total=0) == (0, {"remapped_rows_ue_total"})
+
+
 def test_energy_alone_is_a_restart_where_nothing_contradicts() -> None:
     """Where all other counters are zero energy alone tells a restart; where another kept its value it does not."""
     clean, marked = Epoch(), Epoch()
@@ -227,10 +239,20 @@ class SlowReader:
         return Reading(self.seat, None, 1, {}, {})
 
 
-def lanes_of(*names: str) -> tuple[Lanes, dict[str, SlowReader]]:
+class Host:
+    """A host that lets the process run, or not."""
+
+    is_starving = False
+
+    def was_starved(self) -> bool:
+        """Tell so."""
+        return self.is_starving
+
+
+def lanes_of(*names: str, host: Host | None = None) -> tuple[Lanes, dict[str, SlowReader]]:
     readers = {name: SlowReader(name) for name in names}
     lanes = [Lane(cast("GpuReader", reader), place) for place, reader in enumerate(readers.values())]
-    return Lanes(lanes, lambda place, is_reading: None), readers
+    return Lanes(lanes, lambda place, is_reading: None, watch=lambda: host or Host()), readers
 
 
 def read(lanes: Lanes) -> tuple[set[str], tuple[str, ...]]:
@@ -263,6 +285,32 @@ def test_two_hung_gpus_cost_the_others_little() -> None:
     assert good == {"GPU-c", "GPU-d"}
     assert set(overran) == {"GPU-a", "GPU-b"}
     readers["a"].gate.set()
+
+
+def test_late_gpu_of_a_starved_host_is_excused_and_waited_for() -> None:
+    """What is late for want of CPU opens no breaker and counts as late again at the next poll, where its call may turn out to hang."""
+    host = Host()
+    lanes, readers = lanes_of("a", "b", host=host)
+    gate = readers["b"].gate = threading.Event()
+    host.is_starving = True
+    for _ in range(4):
+        outcome = lanes.read("hot", with_links=False, deadline_s=0.6)
+        assert (set(outcome.readings), outcome.overran, outcome.is_starved) == ({"GPU-a"}, ("GPU-b",), True)
+    assert lanes.lanes[1].overruns == 0
+    host.is_starving = False
+    outcome = lanes.read("hot", with_links=False, deadline_s=0.6)
+    assert (outcome.overran, outcome.is_starved, lanes.lanes[1].overruns) == (("GPU-b",), False, 1)
+    gate.set()
+
+
+def test_gpu_that_has_hung_for_longer_is_named_before_the_one_that_joins_it() -> None:
+    """The one that was stuck before may hold the lock for which the other waits."""
+    lanes, readers = lanes_of("a", "b")
+    readers["b"].gate = threading.Event()
+    assert read(lanes) == ({"GPU-a"}, ("GPU-b",))
+    readers["a"].gate = readers["b"].gate
+    assert read(lanes) == (set(), ("GPU-b", "GPU-a"))
+    readers["b"].gate.set()
 
 
 def wait_until(is_so: Callable[[], bool]) -> None:

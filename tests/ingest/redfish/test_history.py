@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 from ingest.redfish.history import History
 from ingest.schema import ChassisReading
 
@@ -37,6 +39,33 @@ def test_stamp_that_trembles_is_the_same_sample() -> None:
     assert len(history.take("r", [reading(10**9 + 6_000_000, 6)]).fresh) == 1
 
 
+def test_reading_in_two_reports_is_one_row() -> None:
+    """What one report has said of a sensor at a time, another does not say again; another time, value, sensor or BMC is news."""
+    history = History()
+    rows = [reading(10**9, 5, "a"), reading(2 * 10**9, 6, "a")]
+    assert history.take("long", rows).fresh == rows
+    assert history.take("short", [reading(2 * 10**9, 6, "a")]).fresh == []
+    assert history.take("third", [reading(10**9, 5, "a"), reading(10**9, 5, "b")]).fresh == [reading(10**9, 5, "b")]
+    assert len(history.take("short", [reading(3 * 10**9, 6, "a")]).fresh) == 1
+    assert len(History().take("short", [reading(10**9, 5, "a")]).fresh) == 1
+
+
+def test_report_without_value_or_time_does_not_stand_for_another() -> None:
+    """A value is not dropped for a report that had none at that time, nor for the same time of receipt."""
+    history = History()
+    history.take("one", [reading(10**9, None, "a"), reading(10**12, 5, "b")])
+    assert len(history.take("two", [reading(10**9, 5, "a"), reading(10**12, 5, "b")]).fresh) == 2
+
+
+def test_memory_of_readings_is_that_of_the_last_versions() -> None:
+    """However long a report is read, what is remembered of it does not grow."""
+    history, sizes = History(), []
+    for second in range(1, 200):
+        history.take("r", [reading(second * 10**9, second, name) for name in "abc"])
+        sizes.append(len(pickle.dumps(history)))
+    assert max(sizes) - sizes[0] < 100
+
+
 def test_series_that_vanishes_is_absent_once() -> None:
     """A series that a report no longer holds gives one row `absent`, with its quantity and device, and then nothing."""
     history = History()
@@ -44,6 +73,15 @@ def test_series_that_vanishes_is_absent_once() -> None:
     gone = history.take("r", [reading(2 * 10**9, 5, "a")]).gone
     assert [(row.sensor, row.quantity, row.device, row.value, row.quality) for row in gone] == [("b", "fan_rpm", "chassis", None, "absent")]
     assert history.take("r", [reading(3 * 10**9, 5, "a")]).gone == []
+
+
+def test_series_that_another_report_has_is_not_gone() -> None:
+    """A series is absent when the last report that held it does so no longer."""
+    history = History()
+    history.take("q", [reading(1, 5, "a"), reading(1, 5, "b")])
+    history.take("r", [reading(1, 5, "a"), reading(1, 5, "b")])
+    assert history.take("q", [reading(2 * 10**9, 5, "a")]).gone == []
+    assert [row.sensor for row in history.take("r", [reading(3 * 10**9, 5, "a")]).gone] == ["b"]
 
 
 def test_report_that_leaves_out_what_is_unchanged_lacks_nothing() -> None:
