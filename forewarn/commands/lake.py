@@ -99,6 +99,7 @@ def stats(path: ConfigOption = None, table: TableOption = [], as_json: JsonOptio
     from ingest.lake_care import measure  # noqa: PLC0415
 
     config = configuration(path)
+    _existing(config, table)
 
     def one(opened: Lake, each: Table) -> dict[str, Any]:
         found, kept = measure(opened, each), kept_days(config.lake, each)

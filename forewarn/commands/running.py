@@ -55,13 +55,17 @@ def up(path: ConfigOption = None) -> None:
 def status(path: ConfigOption = None, at: TimeOption = None, as_json: JsonOption = False) -> None:
     """Show the fleet: riskiest nodes, open recommendations, telemetry that is not ok.
 
+    A table of the lake that cannot be read is named, the rest is shown, and the command ends with 2.
+
     Example: forewarn status --config forewarn.toml
     """
     from forewarn.status import render  # noqa: PLC0415
     from forewarn.status import status as gather  # noqa: PLC0415
 
     config = configuration(path)
-    show(gather(config, datetime_or_now(at, clock_of(config))), as_json=as_json, render=render)
+    result = gather(config, datetime_or_now(at, clock_of(config)))
+    show(result, as_json=as_json, render=render)
+    raise typer.Exit(2 if result["unreadable"] else 0)
 
 
 def stop_on_signals() -> threading.Event:

@@ -112,9 +112,9 @@ def test_check_names_every_finding_and_ends_with_one(lake: Lake) -> None:
     ]
 
 
-def test_check_and_export_refuse_a_folder_without_tables(tmp_path: Path) -> None:
+def test_what_reads_a_lake_refuses_a_folder_without_tables(tmp_path: Path) -> None:
     """A wrong address is an error with the mend, not a lake without problems."""
-    for arguments in (("check",), ("export", str(tmp_path / "out"))):
+    for arguments in (("check",), ("stats",), ("export", str(tmp_path / "out"))):
         assert "check lake.path" in str(run(Lake(tmp_path / "elsewhere"), *arguments).exception)
 
 
@@ -150,7 +150,7 @@ def test_a_table_that_cannot_be_read_does_not_stop_the_others(lake: Lake) -> Non
     done = run(lake, "compact", "--json")
     assert done.exit_code == 2
     found = {result["table"]: result for result in json.loads(done.stdout)}
-    assert "cannot open" in found["events"]["error"]
+    assert "run forewarn lake check" in found["events"]["error"]
     assert found["gpu_samples"]["files_after"] == 4
 
 
