@@ -11,7 +11,7 @@ from ingest.schema import TABLES
 from ingest.tables import Table
 from models import schema as models_schema
 
-RAW = frozenset({"gpu_samples", "link_samples", "chassis_readings", "other_readings", "job_progress", "gpu_rollups_5m"})
+RAW = frozenset({"gpu_samples", "gpu_pods", "link_samples", "chassis_readings", "other_readings", "job_progress", "gpu_rollups_5m"})
 DERIVED = frozenset({"gpu_rollups_1h", "gpu_rollups_1d", "node_rollups_1h", "gpu_features", "node_features", "scores"})
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from ingest.clock import NS
 from ingest.exporter_counters import Counters
 from ingest.exporter_fields import XID_GAUGE
+from ingest.exporter_pods import PodWatch
 from ingest.exporter_rows import Columns, Reading, check, columns_of, device_targets, link_targets
 from ingest.exporter_text import GpuLabels
 from ingest.exporter_xids import XidWatch
@@ -41,6 +42,7 @@ class GpuMemory:
         self._context = context
         self._counters = Counters()
         self._xids = XidWatch()
+        self._pods = PodWatch()
         self._ranks: dict[str, int] = {}
         self._link_ranks: dict[str, int] = {}
 
@@ -50,19 +52,24 @@ class GpuMemory:
         check(columns)
         return columns
 
-    def records(self, reading: Reading, columns: Columns, stamps_ms: list[int] | None, at_ns: int) -> Iterator[Observed]:
-        """Say what this page adds: sample, MIG instances, links, a changed seat, new XIDs."""
+    def records(self, reading: Reading, columns: Columns, stamps_ms: list[int] | None, at_ns: int, *, is_whole: bool) -> Iterator[Observed]:
+        """Say what this page adds: sample, MIG instances, links, a changed seat, new XIDs, and if it is whole the pods."""
         observed_at_ns, skew = event_time(stamps_ms, at_ns)
         if skew:
             columns.quality["observed_at"] = skew
         about = self._about(observed_at_ns, at_ns)
         self._note_blanks(columns, at_ns)
         epoch = self._counters.follow(columns, observed_at_ns, self._context.refresh_ns)
+        message = reading.device[XID_GAUGE][0].message if XID_GAUGE in reading.device else None
+        sightings = self._xids.follow(columns.values.get("xid_last"), reading.xid_counts, message, observed_at_ns)
+        if (age_s := self._xids.age_s(observed_at_ns)) is not None:
+            columns.values["xid_last_age_s"] = age_s
         yield from self._seat(reading.labels, about)
         yield _sample(about, reading.labels, columns, epoch=epoch, gpu_present=True)
         yield from self._parts(reading, about)
-        message = reading.device[XID_GAUGE][0].message if XID_GAUGE in reading.device else None
-        for seen in self._xids.follow(columns.values.get("xid_last"), reading.xid_counts, message):
+        if is_whole:
+            yield from self._pods.follow(reading.pods, about, at_ns)
+        for seen in sightings:
             use = "unknown" if seen.is_of_unknown_age else self._context.catalogue.use(seen.code)
             yield Event(**about, kind="xid", pci=reading.labels.pci, code=seen.code, use=use, detail=seen.detail)
 

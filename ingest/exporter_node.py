@@ -101,7 +101,7 @@ class ExporterNode:
             return
         for uuid, reading in readings.items():
             stamps = self.page.stamps_ms.get(uuid)
-            yield from gpus[uuid].records(reading, columns[uuid], stamps, at_ns)
+            yield from gpus[uuid].records(reading, columns[uuid], stamps, at_ns, is_whole=not self.page.is_truncated)
         if self.page.is_truncated:
             self._presence.notice(labels)
             yield from self._state("partial", at_ns, seen=len(readings), detail="the page was cut")

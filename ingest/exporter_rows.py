@@ -29,6 +29,7 @@ class Reading:
     instances: dict[int, Slot] = field(default_factory=dict)
     links: dict[int, Slot] = field(default_factory=dict)
     xid_counts: dict[int, int] = field(default_factory=dict)
+    pods: dict[int | None, set[str]] = field(default_factory=dict)  # by MIG instance
     conflicts: int = 0
 
 
@@ -66,8 +67,10 @@ def _place(reading: Reading, sample: tuple[Series, Value]) -> None:
     dcgm = series.field
     assert dcgm is not None, "BUG: only known fields are placed"
     assert series.gpu is not None, "BUG: only series of GPUs are placed"
-    if series.gpu.in_pod and not reading.labels.in_pod:
-        reading.labels = replace(reading.labels, in_pod=True)
+    if series.pod is not None:
+        reading.pods.setdefault(series.instance, set()).add(series.pod)
+        if not reading.labels.in_pod:
+            reading.labels = replace(reading.labels, in_pod=True)
     if dcgm.id == XID_COUNT:
         if series.xid is not None and isinstance(sample[1], int):
             reading.xid_counts[series.xid] = max(sample[1], reading.xid_counts.get(series.xid, 0))

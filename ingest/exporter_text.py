@@ -38,9 +38,9 @@ class GpuLabels:
 
 
 class Series:
-    """One series of a page, resolved: field of the table, GPU, and where it has one its MIG instance, link and XID."""
+    """One series of a page, resolved: field of the table, GPU, and where it has one its MIG instance, link, XID and pod."""
 
-    __slots__ = ("field", "gpu", "instance", "link", "message", "name", "xid")
+    __slots__ = ("field", "gpu", "instance", "link", "message", "name", "pod", "xid")
 
     def __init__(self, name: str, labels: dict[str, str]) -> None:
         self.name = name
@@ -50,6 +50,7 @@ class Series:
         self.link = _whole_number(labels.get("nvlink"))
         self.xid = _whole_number(labels.get("xid"))
         self.message = labels.get("err_msg")
+        self.pod = _pod(labels)
 
 
 @dataclass
@@ -181,6 +182,13 @@ def _whole_number(text: str | None) -> int | None:
     return int(text) if text and text.isdecimal() and text.isascii() and len(text) < 10 else None
 
 
+def _pod(labels: dict[str, str]) -> str | None:
+    """Name the pod of a series, `namespace/pod/container`: a pod on the GPU, and no part of what the value is about."""
+    names = [labels.get(name) or labels.get(f"{name}_name", "") for name in ("namespace", "pod", "container")]
+    names[0] = names[0] or labels.get("pod_namespace", "")
+    return "/".join(names) if names[1] else None
+
+
 def _gpu_labels(labels: dict[str, str]) -> GpuLabels | None:
     """Find the GPU of a series: NVLink series carry `gpu_uuid` and `model_name`, the old namespace `uuid`."""
     uuid = labels.get("UUID") or labels.get("gpu_uuid") or labels.get("uuid")
@@ -194,5 +202,5 @@ def _gpu_labels(labels: dict[str, str]) -> GpuLabels | None:
         driver_version=labels.get("DCGM_FI_DRIVER_VERSION"),
         serial=labels.get("DCGM_FI_DEV_SERIAL") or labels.get("DCGM_FI_DEV_BOARD_SERIAL"),
         host=next(((label, labels[label]) for label in ("hostname", "Hostname") if label in labels), None),
-        in_pod=bool(labels.get("pod") or labels.get("pod_name")),
+        in_pod=_pod(labels) is not None,
     )

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from ingest.clock import NS
+
 _MOST_AT_ONCE = 32  # more of one code within a scrape say nothing more
 
 
@@ -28,9 +30,10 @@ class XidWatch:
     def __init__(self) -> None:
         self._is_first = True
         self._last: int | None = None
+        self._changed_at_ns: int | None = None
         self._counts: dict[int, int] = {}
 
-    def follow(self, last: int | None, counts: Mapping[int, int], message: str | None) -> list[Sighting]:
+    def follow(self, last: int | None, counts: Mapping[int, int], message: str | None, at_ns: int) -> list[Sighting]:
         """Take the gauge (None: no series) and the windowed counts of one page; tell what is new."""
         new = [] if self._is_first else list(self._risen(counts))
         if last is not None and last != self._last:
@@ -43,9 +46,14 @@ class XidWatch:
                     )
                 )
             self._last = last
+            self._changed_at_ns = None if self._is_first else at_ns
         self._counts = dict(counts)
         self._is_first = False
         return new
+
+    def age_s(self, at_ns: int) -> float | None:
+        """Tell for how long the gauge has stood at its XID; None without one, or when it stood there at the first page."""
+        return (at_ns - self._changed_at_ns) / NS if self._last and self._changed_at_ns is not None else None
 
     def _risen(self, counts: Mapping[int, int]) -> Iterator[Sighting]:
         for code, count in counts.items():

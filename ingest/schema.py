@@ -14,7 +14,7 @@ from ingest.tables import Means, Record, table_of
 # What a quality code means: docs/tables.md prints this list.
 QUALITY = {
     "blank": "empty, non-finite or a blank sentinel of DCGM",
-    "invalid": "a BMC's reading that is no value: NaN, infinity, or an object where a number or word was due",
+    "invalid": "no value: NaN, infinity, or text or an object where a number was due",
     "not_supported": "this model, mode or driver has no such value",
     "no_permission": "the collector may not read it",
     "lost": "the GPU no longer answers (NVML_ERROR_GPU_IS_LOST)",
@@ -78,6 +78,7 @@ class GpuSample(Observed, frozen=True, kw_only=True, omit_defaults=True):
     pcie_replay_total: Annotated[int | None, Means("PCIe replays; only its rate means anything", "count")] = None
     recovery_action: Annotated[int | None, Means("recovery the driver asks for; 0 none", "code")] = None
     xid_last: Annotated[int | None, Means("last XID by DCGM's sticky gauge; a hint, never an event count", "code")] = None
+    xid_last_age_s: Annotated[float | None, Means("time since xid_last was first seen to change to this value", "s")] = None
     uptime_s: Annotated[float | None, Means("since driver load or GPU reset", "s")] = None
     # warm
     ecc_ce_volatile_total: Annotated[int | None, Means("corrected ECC errors since driver load", "count")] = None
@@ -149,7 +150,8 @@ class OtherReading(Observed, frozen=True, kw_only=True, omit_defaults=True):
 
     device: Annotated[str | None, Means("device id, None for the node")] = None
     name: Annotated[str, Means("name as imported")]
-    value: Annotated[float | None, Means("reading")] = None
+    value: Annotated[float | None, Means("reading; None with a quality code where it was no number")] = None
+    quality: Annotated[str | None, Means("code when the reading is not ok")] = None
 
 
 class TopologyRow(Observed, frozen=True, kw_only=True, omit_defaults=True):
@@ -190,6 +192,14 @@ class InventoryRow(Observed, frozen=True, kw_only=True, omit_defaults=True):
     model: Annotated[str | None, Means("product name")] = None
     lot: Annotated[str | None, Means("manufacturing lot")] = None
     driver_version: Annotated[str | None, Means("driver version")] = None
+
+
+class GpuPods(Observed, frozen=True, kw_only=True, omit_defaults=True):
+    """Which pods are on a GPU, when that has changed and once per hour; the newest row of a GPU wins."""
+
+    gpu_uuid: Annotated[str, Means("identity of the GPU")]
+    gpu_instance: Annotated[int | None, Means("MIG GPU instance id, None for the whole GPU")] = None
+    pods: Annotated[tuple[str, ...], Means("namespace/pod/container; none: the pods have gone")] = ()
 
 
 class Job(Observed, frozen=True, kw_only=True, omit_defaults=True):
@@ -249,6 +259,7 @@ OTHER_READINGS = table_of(OtherReading, "other_readings", "Imported telemetry wi
 TOPOLOGY = table_of(TopologyRow, "topology", "Which failure domains a node is in.", ("node", "observed_at"))
 EVENTS = table_of(Event, "events", "XIDs and other things that happened once.", ("node", "observed_at"))
 INVENTORY = table_of(InventoryRow, "inventory", "Devices inserted and removed, as a stream.", ("node", "observed_at"))
+GPU_PODS = table_of(GpuPods, "gpu_pods", "Which pods are on a GPU.", ("node", "gpu_uuid", "observed_at"))
 JOBS = table_of(Job, "jobs", "The scheduler's jobs.", ("node", "job_id", "observed_at"))
 JOB_PROGRESS = table_of(JobProgress, "job_progress", "Steps and checkpoints of jobs.", ("node", "job_id", "observed_at"))
 OUTCOMES = table_of(Outcome, "outcomes", "What became of nodes.", ("node", "observed_at"))
@@ -264,6 +275,7 @@ TABLES = {
         TOPOLOGY,
         EVENTS,
         INVENTORY,
+        GPU_PODS,
         JOBS,
         JOB_PROGRESS,
         OUTCOMES,

@@ -72,15 +72,17 @@ def test_d03_utilisation_outside_0_to_100_is_out_of_range() -> None:
 
 
 def test_d04_a_sticky_gauge_is_one_event() -> None:
-    """A last-XID gauge that stays gives one event, when it was first seen (dcgm-exporter#500)."""
+    """A last-XID gauge that stays gives one event, when it was first seen, and grows old from then on (dcgm-exporter#500)."""
     case = Outcome("D04")
     assert case.events() == [("xid", 31, 30)]
+    assert [case.sample(0, at_s).get("xid_last_age_s") for at_s in (0, 30, 60, 90)] == [None, 0, 30, 60]
     assert case.sample(0, 90)["xid_last"] == 31
 
 
 def test_d06_xid_labels_are_no_identity() -> None:
     """A new XID is a new series of the same signal of the same GPU; what stood there at the start is of unknown age."""
     case = Outcome("D06")
+    assert [case.sample(0, at_s).get("xid_last_age_s") for at_s in (0, 30)] == [None, 0]
     assert [(line["code"], line["use"]) for line in case.table("events")] == [(43, "unknown"), (45, "exclude")]
     assert {line["gpu_uuid"] for line in case.table("gpu_samples")} == {UUID.format(0)}
 
@@ -178,9 +180,12 @@ def test_d22_a_family_may_come_twice() -> None:
 
 
 def test_d23_a_shared_gpu_has_one_reading() -> None:
-    """A device value copied to four pods is one reading, never a sum (dcgm-exporter#587)."""
+    """A device value copied to four pods is one reading, never a sum, and the pods are told beside it (dcgm-exporter#587)."""
     case = Outcome("D23")
     assert [line["power_w"] for line in case.table("gpu_samples")] == [612.0]
+    (row,) = case.table("gpu_pods")
+    assert (row["gpu_uuid"], row.get("gpu_instance")) == (UUID.format(0), None)
+    assert list(row["pods"]) == [f"default/w-{number}/c" for number in range(4)]
 
 
 def test_d24_two_values_of_one_series_are_a_conflict() -> None:
