@@ -33,7 +33,7 @@ class Node:
         self._memory_path = memory_path
         self._memory = load(memory_path)
         self._limits: dict[str, float] = {}
-        self._told: dict[str, dict[str, float]] = {}
+        self._told: dict[str, dict[str, float | str]] = {}
         self._news: set[tuple[str, int]] = set()
         self._driver_version: str | None = None
         self._events: deque[Event] = deque(maxlen=_HELD_EVENTS)

@@ -190,5 +190,4 @@ class _Poll:
             self.news.add(rc)
 
     def refuse(self, asked: _Asked, code: str) -> None:
-        if asked.is_column:
-            self.quality.update(dict.fromkeys(asked.signal.columns, code))
+        self.quality.update(dict.fromkeys(asked.signal.columns, code))

@@ -82,7 +82,7 @@ def sample(poll: Poll, reading: Reading, *, epoch: int | None) -> GpuSample:
         epoch=epoch,
         gpu_present=True,
         latency_us=reading.latency_us,
-        quality=reading.quality or None,
+        quality={name: code for name, code in reading.quality.items() if name in COLUMNS} or None,
         gpu_model=reading.seat.model if poll.tier == COLD else None,
         driver_version=poll.driver_version if poll.tier == COLD else None,
         **cast("dict[str, Any]", {name: value for name, value in reading.values.items() if name in COLUMNS}),
@@ -157,11 +157,15 @@ def news(poll: Poll, seat: Seat, rc: int) -> Event:
     return Event(**poll.common(), kind="error", gpu_uuid=seat.gpu_uuid, pci=pci_address(seat.pci or ""), detail=detail)
 
 
-def further(poll: Poll, reading: Reading, told: dict[str, float], *, is_all: bool) -> list[OtherReading]:
-    """Build the rows of signals without a column: those that changed since they were `told`, and all of them when asked."""
+def further(poll: Poll, reading: Reading, told: dict[str, float | str], *, is_all: bool) -> list[OtherReading]:
+    """Build the rows of signals without a column: those that changed since they were `told`, and all of them when asked.
+
+    One that could not be read is a row without value, and is told like any other.
+    """
     rows = []
-    for name, value in reading.values.items():
-        if name not in COLUMNS and (is_all or told.get(name) != value):
-            told[name] = float(value)
-            rows.append(OtherReading(**poll.common(), device=reading.seat.gpu_uuid, name=name, value=float(value)))
+    for name, said in {**reading.quality, **reading.values}.items():
+        if name not in COLUMNS and (is_all or told.get(name) != said):
+            told[name] = said
+            value, code = (None, said) if isinstance(said, str) else (float(said), None)
+            rows.append(OtherReading(**poll.common(), device=reading.seat.gpu_uuid, name=name, value=value, quality=code))
     return rows

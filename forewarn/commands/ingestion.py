@@ -21,6 +21,9 @@ def collect(
     path: ConfigOption = None,
     once: Annotated[bool, typer.Option("--once", help="Read every source once, then end.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Keep nothing: print the records of one reading.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="With --once: end with 1 where the state of a source is not ok, such as a driver mismatch.")
+    ] = False,
 ) -> None:
     """Read the configured sources and publish what they say; starts and goes on without a broker.
 
@@ -28,9 +31,9 @@ def collect(
 
     Example: forewarn collect --config forewarn.toml --once --dry-run
     """
-    if once or dry_run:
-        _print_one_reading(configuration(path))
-        return
+    if once or dry_run or check:
+        are_ok = _print_one_reading(configuration(path))
+        raise typer.Exit(1 if check and not are_ok else 0)
     stop, hangup = stop_on_signals(), reload_on_signal()  # first: what follows takes seconds to load
 
     from forewarn.collecting import run_collect  # noqa: PLC0415
@@ -39,12 +42,16 @@ def collect(
     run_collect(config, clock_of(config), stop, hangup=hangup, reread=lambda: configuration(path))
 
 
-def _print_one_reading(config: Config) -> None:
+def _print_one_reading(config: Config) -> bool:
+    """Print what every source says and tell whether all states of sources among it are ok."""
     from forewarn import compose  # noqa: PLC0415
+    from ingest.schema import SourceState  # noqa: PLC0415
 
     collector = compose.collector_of(config, clock_of(config), compose.spool_of(config))
-    for record in asyncio.run(collector.read_once()):
+    records = asyncio.run(collector.read_once())
+    for record in records:
         typer.echo(msgspec.json.encode({"table": type(record).__name__, **msgspec.to_builtins(record)}).decode())
+    return all(record.state == "ok" for record in records if isinstance(record, SourceState))
 
 
 def write(path: ConfigOption = None) -> None:

@@ -72,10 +72,12 @@ async def test_library_that_cannot_be_used(case, name: str, state: str) -> None:
 
 
 async def test_old_driver(case) -> None:  # type: ignore[no-untyped-def]
-    """N07: a missing symbol costs the process count alone."""
+    """N07: a missing symbol costs the process count alone, which is told as one that this driver has not."""
     polls = await case("N07")
     assert have_values(polls.rows(0), list(range(8)))
-    assert "compute_process_count" not in {row.name for poll in polls.polls for row in poll if isinstance(row, OtherReading)}
+    counts = [row for poll in polls.polls for row in poll if isinstance(row, OtherReading) and row.name == "compute_process_count"]
+    assert len({row.device for row in counts}) == len(counts) == 8
+    assert {(row.value, row.quality) for row in counts} == {(None, "not_supported")}
     assert polls.states() == ["ok"]
 
 
@@ -96,10 +98,13 @@ async def test_field_that_fails_inside_a_good_call(case) -> None:  # type: ignor
 
 
 async def test_gpu_that_blocks(case) -> None:  # type: ignore[no-untyped-def]
-    """N11: one GPU whose calls take 45 s has a timeout row, the other seven their values."""
+    """N11: one GPU whose calls take 45 s has a timeout row that says how long it has been asked, the other seven their values."""
     rows = (await case("N11", deadline_s=0.5)).rows(1)
     assert have_values(rows, OTHERS)
     assert (rows[3].quality or {})["temp_c"] == "timeout"
+    assert rows[3].latency_us is not None
+    assert 300_000 < rows[3].latency_us < 45_000_000
+    assert all(row.latency_us is not None and row.latency_us < rows[3].latency_us for row in rows if row is not rows[3])
 
 
 async def test_count_shrinks(case) -> None:  # type: ignore[no-untyped-def]
