@@ -25,7 +25,7 @@ def collect(
         bool, typer.Option("--check", help="With --once: end with 1 where the state of a source is not ok, such as a driver mismatch.")
     ] = False,
 ) -> None:
-    """Read the configured sources and publish what they say; starts and goes on without a broker.
+    """Read the configured sources and publish what they say; starts and goes on without a broker, and without a driver.
 
     SIGHUP reads the configuration again; SIGTERM flushes and ends within 25 s, a second one at once.
 
