@@ -63,6 +63,24 @@ async def test_driver_that_hangs_for_everybody_is_a_state(open_source: OpenSourc
     machine.clear_faults()
 
 
+@pytest.mark.parametrize("call", ["nvmlDeviceGetUtilizationRates", "nvmlDeviceGetFieldValues"])
+async def test_gpu_lost_in_the_middle_of_a_poll(open_source: OpenSource, machine: NvmlMachine, clock: ManualClock, call: str) -> None:
+    """N02: when one call says that the GPU is lost, what other calls of the poll have read of it is discarded, until it answers again."""
+    source = await open_source()
+    await source.read(clock.now_ns())
+    machine.fault(call, slot=3, rc=15)
+    clock.advance(60)
+    row = samples(await source.read(clock.now_ns()))[3]
+    assert set((row.quality or {}).values()) == {"lost"}
+    assert {"temp_c", "power_w", "energy_mj_total", "gpu_util_ratio", "ecc_ce_volatile_total"} <= set(row.quality or {})
+    assert (row.temp_c, row.power_w, row.energy_mj_total, row.gpu_util_ratio, row.ecc_ce_volatile_total) == (None,) * 5
+    assert row.latency_us is not None
+    machine.clear_faults()
+    clock.advance(60)
+    rows = samples(await source.read(clock.now_ns()))
+    assert [(row.temp_c, row.epoch, row.quality) for row in rows] == [(30.0, 0, None)] * 8
+
+
 async def test_hung_gpu_comes_back_when_it_answers(open_source: OpenSource, machine: NvmlMachine, clock: ManualClock) -> None:
     """A GPU that overran has a timeout row that tells how long its call has taken so far, and values once the call has come back."""
     source = await open_source(deadline_s=0.3)
