@@ -82,8 +82,8 @@ class Fleet:
             return
         for row in data.select([node, *known]).group_by([node, *known]).aggregate([]).to_pylist():
             name = str(row[node])
-            if row.get("nodes"):
-                self._sizes[_system(name)] = max(self._sizes[_system(name)], int(row["nodes"]))
+            if str(size := row.get("nodes")).removesuffix(".0").isdecimal():
+                self._sizes[_system(name)] = max(self._sizes[_system(name)], int(float(size)))
             if start := month_of(row.get("node prod")):
                 self._started[name] = start
             if end := month_of(row.get("node decom"), is_end=True):
@@ -114,7 +114,7 @@ class Fleet:
 
 def month_of(text: str | None, *, is_end: bool = False) -> datetime | None:
     """Read "May-02", or "2-May" as a spreadsheet mangles it, into the first instant of the month, or with `is_end` of the next one."""
-    words = (text or "").lower().split("-")
+    words = str(text or "").lower().split("-")
     name = next((word for word in words if word in _MONTHS), None)
     number = next((word for word in words if word.isdigit()), None)
     if name is None or number is None:

@@ -17,6 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.errors import ConfigError
+from ingest.import_causes import code_of, mode_of
+from ingest.import_values import INVALID, NUMBERS, Cells, is_mostly_numbers, quality_of, read_cells
 from ingest.lake import arrow_schema
 from ingest.schema import EVENTS, GPU_SAMPLES, INVENTORY, JOBS, OTHER_READINGS, OUTCOMES, TOPOLOGY
 from ingest.tables import TIMESTAMP, Table
@@ -31,45 +33,22 @@ ALIASES = {
     "device": "device_id",
 }
 _US = pa.timestamp("us", tz="UTC")
-_EPOCH_SECONDS = "select make_timestamptz((ts * 1e6)::bigint) as ts from given"
+_EPOCH_SECONDS = "select case when ts::double between -6e10 and 2.5e11 then make_timestamptz((ts * 1e6)::bigint) end as ts from given"
 _ISO_TEXT = "select try_cast(ts as timestamptz) as ts from given"
+_AGREES = "select min(domain) over same = max(domain) over same as agrees from places"
+_SAME = " window same as (partition by node, observed_at) order by row"
 _KINDS = ("failure", "error", "maintenance")
 _ACTIONS = ("insert", "remove")
 _KEYS = {"node_id", "device_id", "ts"}
-_SAMPLE_FIELDS = {column.name for column in GPU_SAMPLES.own_columns if column.type in ("double", "int64", "bool")} - {
-    "gpu_index",
-    "gpu_instance",
+_SAMPLE_FIELDS = {
+    column.name: column.type
+    for column in GPU_SAMPLES.own_columns
+    if column.type in ("double", "int64", "bool") and column.name not in ("gpu_index", "gpu_instance")
 }
 _RENAMED_LEVELS = {"cabinet": "rack", "rack_id": "rack", "machine_room_id": "room", "room_id": "room"}
 _NESTED_LEVELS = ("rack", "chassis", "blade")  # an inner level's number means something only inside its outer level
 _SEAT_LEVELS = ("chassis", "slot")
 _EVENT_LEVELS = ("rack_id", "machine_room_id", "room_id")
-_CODES = ((r"(?i)\bDBE\b|double.bit", 48), (r"(?i)\bOTB\b|off.the.bus", 79))
-_MODE_OF_CODE = {
-    48: "hbm_ue",
-    63: "hbm_ue",
-    64: "hbm_ue",
-    74: "nvlink",
-    79: "fell_off_bus",
-    94: "hbm_ue",
-    95: "hbm_ue",
-    119: "gsp",
-    120: "gsp",
-}
-# What a recorded cause says about the failure mode; the first match counts.
-_MODE_OF_CAUSE = (
-    (r"(?i)^software|^human", "software"),
-    (r"(?i)^facilities", "dependency"),
-    (r"(?i)maintenance", "host_maintenance"),
-    (r"(?i)dimm|memory", "dram"),
-    (r"(?i)\bcpu\b|processor", "cpu"),
-    (r"(?i)power supply|voltage|\bpsu\b", "psu_vr"),
-    (r"(?i)disk|drive|\bssd\b|raid", "ssd"),
-    (r"(?i)switch|cable|router|^network", "switch_cable"),
-    (r"(?i)interconnect|\bhba\b|\bnic\b|\bmia\b", "nic"),
-    (r"(?i)board|plane|pci", "io_board"),
-    (r"(?i)^hardware", "chassis"),
-)
 
 
 @dataclass
@@ -97,21 +76,31 @@ def _map_telemetry(data: pa.Table, now: datetime) -> Mapped:
     """Canonical fields of GPUs go to gpu_samples, every other number to other_readings under its own name; a missing value makes no row."""
     mapped, data = _checked(data, now)
     device = _device(data)
-    numbers = [field.name for field in data.schema if field.name not in _KEYS and _is_number(field.type)]
-    for name in set(data.column_names) - _KEYS - set(numbers):
-        mapped.rejected[f"not_a_number:{name}"] += data.num_rows - data[name].null_count
+    cells = {name: read_cells(data[name], _SAMPLE_FIELDS.get(name, "double")) for name in data.column_names if _means_number(data, name)}
+    for name in set(data.column_names) - _KEYS - cells.keys():
+        mapped.rejected[f"not_a_number:{name}"] += pc.sum(read_cells(data[name], "double").is_invalid).as_py() or 0
+    for name, read in cells.items():
+        mapped.rejected[f"not_a_number:{name}"] += read.count_invalid
+    mapped.rejected = +mapped.rejected
     is_gpu = pc.is_valid(device)
-    canonical = [name for name in numbers if name in _SAMPLE_FIELDS]
+    canonical = {name: Cells(*(part.filter(is_gpu) for part in read)) for name, read in cells.items() if name in _SAMPLE_FIELDS}
     if canonical and pc.any(is_gpu).as_py():
-        of_gpu, uuids = data.filter(is_gpu), device.filter(is_gpu)
-        columns = {name: of_gpu[name] for name in canonical}
-        mapped.rows.append((GPU_SAMPLES, _rows(GPU_SAMPLES, of_gpu, gpu_uuid=uuids, tier="hot", **columns)))
-    for name in numbers:
-        rest = pc.is_valid(data[name]) if name not in _SAMPLE_FIELDS else pc.and_(pc.is_valid(data[name]), pc.invert(is_gpu))
+        columns = {name: read.values for name, read in canonical.items()} | {"quality": quality_of(canonical)}
+        mapped.rows.append((GPU_SAMPLES, _rows(GPU_SAMPLES, data.filter(is_gpu), gpu_uuid=device.filter(is_gpu), tier="hot", **columns)))
+    for name, read in cells.items():
+        said = pc.or_(pc.is_valid(read.values), read.is_invalid)
+        rest = said if name not in _SAMPLE_FIELDS else pc.and_(said, pc.invert(is_gpu))
         if pc.any(rest).as_py():
-            kept = data.filter(rest)
-            mapped.rows.append((OTHER_READINGS, _rows(OTHER_READINGS, kept, device=device.filter(rest), name=name, value=kept[name])))
+            code = pc.if_else(read.is_invalid, INVALID, pa.scalar(None, pa.string())).filter(rest)
+            columns = {"device": device.filter(rest), "value": read.values.filter(rest), "quality": code}
+            mapped.rows.append((OTHER_READINGS, _rows(OTHER_READINGS, data.filter(rest), name=name, **columns)))
     return mapped
+
+
+def _means_number(data: pa.Table, name: str) -> bool:
+    if name in _KEYS:
+        return False
+    return name in _SAMPLE_FIELDS or _is_number(data[name].type) or (pa.types.is_string(data[name].type) and is_mostly_numbers(data[name]))
 
 
 def _map_events(data: pa.Table, now: datetime) -> Mapped:
@@ -120,8 +109,8 @@ def _map_events(data: pa.Table, now: datetime) -> Mapped:
     data = _only(data, mapped, "kind", _KINDS)
     cause, detail = _text(data, "cause"), _text(data, "detail")
     text = pc.coalesce(pc.binary_join_element_wise(cause, detail, pa.scalar("; ")), cause, detail)
-    code = _code(text)
-    mode = pc.coalesce(_text(data, "mode"), _mode(code, text))
+    code = code_of(text)
+    mode = pc.coalesce(_text(data, "mode"), mode_of(code, text))
     device = _device(data)
     if any(name.startswith("r_") and name[2:].isdigit() for name in data.column_names):  # S.M.A.R.T. attributes: the device is a drive
         text, mode, device = pc.coalesce(text, data["device_id"].cast(pa.string())), _constant("ssd", data), _constant(None, data)
@@ -131,7 +120,7 @@ def _map_events(data: pa.Table, now: datetime) -> Mapped:
     levels = [name for name in _EVENT_LEVELS if name in data.column_names]
     if levels:
         first = data.group_by(["node_id", *levels]).aggregate([("ts", "min")]).rename_columns(["node_id", *levels, "ts"])
-        mapped.rows += _domains(first)
+        mapped.rows += _domains(first, mapped)
     return mapped
 
 
@@ -143,23 +132,34 @@ def _map_inventory(data: pa.Table, now: datetime) -> Mapped:
 
 def _map_topology(data: pa.Table, now: datetime) -> Mapped:
     mapped, data = _checked(data, now)
-    mapped.rows += _domains(data)
+    mapped.rows += _domains(data, mapped)
     return mapped
 
 
-def _domains(data: pa.Table) -> list[tuple[Table, pa.Table]]:
-    """Make every level a kind of domain; a nested level's domain is named by its whole path, and chassis and slot are the position."""
+def _domains(data: pa.Table, mapped: Mapped) -> list[tuple[Table, pa.Table]]:
+    """Make every level a kind of domain; a nested level's domain is named by its whole path, and chassis and slot are the position.
+
+    Where a node is in two domains of a kind at the same time nobody knows which is right: all of those are rejected.
+    """
     levels = {_RENAMED_LEVELS.get(name, name): data[name].cast(pa.string()) for name in data.column_names if name not in _KEYS}
     nested = [name for name in _NESTED_LEVELS if name in levels]
     domains = {name: values for name, values in levels.items() if name not in nested and name != "slot"}
     domains |= {name: _path([levels[outer] for outer in nested[: place + 1]]) for place, name in enumerate(nested)}
     if "slot" in levels:
         domains["position"] = _path([levels[name] for name in _SEAT_LEVELS if name in levels])
-    known = {kind: pc.is_valid(domain) for kind, domain in domains.items()}
-    return [
-        (TOPOLOGY, _rows(TOPOLOGY, data.filter(known[kind]), kind=kind, domain=domain.filter(known[kind])))
-        for kind, domain in domains.items()
-    ]
+    rows = []
+    for kind, domain in domains.items():
+        known = pc.is_valid(domain)
+        places = _rows(TOPOLOGY, data.filter(known), kind=kind, domain=domain.filter(known))
+        rows.append((TOPOLOGY, _kept(places, mapped, f"contradiction:{kind}", _agrees(places))))
+    return rows
+
+
+def _agrees(places: pa.Table) -> pa.ChunkedArray:
+    """Say of each place whether it is the only one that its node has at its time."""
+    with duckdb.connect() as connection:
+        connection.register("places", places.append_column("row", pa.array(range(places.num_rows), pa.int64())))
+        return connection.sql(_AGREES + _SAME).to_arrow_table()["agrees"]
 
 
 def _map_jobs(data: pa.Table, now: datetime) -> Mapped:
@@ -235,23 +235,6 @@ def _device(data: pa.Table) -> pa.ChunkedArray:
     return pc.if_else(pc.equal(device, node_of(data)), pa.scalar(None, pa.string()), device)
 
 
-def _code(text: pa.ChunkedArray) -> pa.ChunkedArray:
-    named = pc.struct_field(pc.extract_regex(text, r"(?i)s?xid[^0-9]{0,3}(?P<code>\d{1,3})"), "code")
-    code = pc.if_else(pc.equal(named, ""), None, named).cast(pa.int64())
-    for pattern, value in _CODES:
-        code = pc.if_else(pc.and_(pc.is_null(code), pc.match_substring_regex(text, pattern)), value, code)
-    return code
-
-
-def _mode(code: pa.ChunkedArray, text: pa.ChunkedArray) -> pa.ChunkedArray:
-    mode = pc.if_else(pc.is_null(text), pa.scalar(None, pa.string()), pa.scalar(None, pa.string()))
-    for pattern, name in reversed(_MODE_OF_CAUSE):
-        mode = pc.if_else(pc.fill_null(pc.match_substring_regex(text, pattern), False), name, mode)
-    for value, name in _MODE_OF_CODE.items():
-        mode = pc.if_else(pc.fill_null(pc.equal(code, value), False), name, mode)
-    return mode
-
-
 def _text(data: pa.Table, name: str) -> pa.ChunkedArray:
     return data[name].cast(pa.string()) if name in data.column_names else _constant(None, data)
 
@@ -277,11 +260,33 @@ def _by_name(mapped: Mapped, table: Table, data: pa.Table, **columns: pa.Chunked
             values = data[column.name]
             if column.type == TIMESTAMP:
                 values = _time(values)
-            elif column.type == "list<string>" and pa.types.is_string(values.type):
-                values = pc.split_pattern_regex(values, r"[\s,;]+")
+            elif column.type in NUMBERS:
+                read = read_cells(values, column.type)
+                mapped.rejected[f"not_a_number:{column.name}"] += read.count_invalid
+                values = read.values
+            elif column.type == "list<string>" and not pa.types.is_list(values.type):
+                values = pc.split_pattern_regex(values.cast(pa.string()), r"[\s,;]+")
             columns[column.name] = values.cast(schema.field(column.name).type)
-    mapped.rows.append((table, _rows(table, data, **columns)))
+    mapped.rows.append((table, _complete(_rows(table, data, **columns), table, mapped)))
+    mapped.rejected = +mapped.rejected  # reasons that were met
     return mapped
+
+
+def _complete(rows: pa.Table, table: Table, mapped: Mapped) -> pa.Table:
+    """Keep out rows that lack what a row of the table must have; an unknown list is an empty one."""
+    for column in [column for column in table.own_columns if not column.nullable]:
+        if column.name in rows.column_names:
+            given = rows[column.name]
+        elif column.type == "list<string>":
+            given = pa.nulls(rows.num_rows, pa.list_(pa.string()))
+        else:
+            raise ConfigError(f"no column {column.name}")
+        if column.type == "list<string>":
+            rows = rows.drop_columns(list({column.name} & {*rows.column_names}))
+            rows = rows.append_column(column.name, pa.array([each or [] for each in given.to_pylist()], pa.list_(pa.string())))
+        else:
+            rows = _kept(rows, mapped, f"no_{column.name}", pc.is_valid(given))
+    return rows
 
 
 def _rows(table: Table, data: pa.Table, **columns: pa.ChunkedArray | str) -> pa.Table:

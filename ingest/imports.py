@@ -15,28 +15,28 @@ from datetime import datetime
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.csv as pc_csv
-import pyarrow.parquet as pq
 
-from ingest.errors import ConfigError, LakeUnreadable
+from ingest.errors import ConfigError, RecordRejected
+from ingest.import_files import chunks, read_to_the_end, reason
 from ingest.import_fleet import Fleet
 from ingest.import_rows import map_rows
 from ingest.lake import AppTransaction, Lake
 from ingest.schema import INVENTORY
 from ingest.tables import Table
 
+_KNOWN_UNITS = "select node, gpu_uuid, action, min(observed_at) from inventory where source = 'import' group by all"
 KINDS = ("telemetry", "events", "inventory", "topology", "jobs", "outcomes")
-_CHUNK_ROWS = 500_000
-_TEXT = {
-    name: pa.string() for name in ("node_id", "device_id", "node", "host", "device", "gpu_uuid", "ts", "time", "timestamp", "observed_at")
-}
 
 
 @dataclass
 class FileReport:
-    """What became of one file: rows read, rows written by table, records kept out by reason; rows that the lake had already."""
+    """What became of one file: rows read, rows written by table, records kept out by reason; rows that the lake had already.
+
+    `error` says why nothing of the file was taken.
+    """
 
     file: str
+    error: str | None = None
     read: int = 0
     taken: Counter[str] = field(default_factory=Counter)
     known: Counter[str] = field(default_factory=Counter)
@@ -55,7 +55,8 @@ def import_history(directory: str | Path, lake: Lake, *, population: int | Mappi
     """Import every file of a folder that this module knows, and say what was taken and what not.
 
     `population` is the number of units in all, or one number per prefix of node names; without it a column `nodes` of the records says how
-    many there are under a node's prefix, where there is one. Raises ConfigError where there is nothing to import or a column is missing.
+    many there are under a node's prefix, where there is one. A file that cannot be read or lacks a column is told in its report, and the
+    others are taken. Raises ConfigError where there is nothing to import.
     """
     files = [path for kind in KINDS for suffix in ("parquet", "csv") if (path := Path(directory) / f"{kind}.{suffix}").exists()]
     if not files:
@@ -66,8 +67,11 @@ def import_history(directory: str | Path, lake: Lake, *, population: int | Mappi
     has_inventory = any(path.stem == "inventory" for path in files)
     rows, report.units_added = fleet.inventory(population, is_known=has_inventory)
     if rows.num_rows:
-        named = hashlib.sha256(b"".join(_digest(path).encode() for path in files) + repr(population).encode()).hexdigest()
-        derived = FileReport("population", rows.num_rows)
+        named = hashlib.sha256(b"".join(_digest(path).encode() for path in files if path.is_file()) + repr(population).encode()).hexdigest()
+        derived = FileReport("population", read=rows.num_rows)
+        rows = _not_known(lake, rows)
+        derived.known[INVENTORY.name] = derived.read - rows.num_rows
+        derived.known = +derived.known
         _append(lake, INVENTORY, rows, AppTransaction(f"import/population/{named[:16]}", 1), derived)
         report.files.append(derived)
     return report
@@ -75,19 +79,34 @@ def import_history(directory: str | Path, lake: Lake, *, population: int | Mappi
 
 def _import_file(path: Path, lake: Lake, fleet: Fleet, now: datetime) -> FileReport:
     report = FileReport(path.name)
-    app = f"import/{path.stem}/{_digest(path)[:16]}"
-    for number, chunk in enumerate(_chunks(path), start=1):
-        report.read += chunk.num_rows
-        data = fleet.dated(chunk) if path.stem == "topology" else chunk
-        try:
+    try:
+        report.rejected = read_to_the_end(path)
+        report.read = report.rejected.total()
+        app = f"import/{path.stem}/{_digest(path)[:16]}"
+        for number, chunk in enumerate(chunks(path), start=1):
+            report.read += chunk.num_rows
+            data = fleet.dated(chunk) if path.stem == "topology" else chunk
             mapped = map_rows(path.stem, data, now)
-        except ConfigError as error:
-            raise ConfigError(f"{path}: {error}") from error
-        fleet.see(path.stem, data, mapped.rows)
-        report.rejected.update(mapped.rejected)
-        for table, rows in _by_table(mapped.rows):
-            _append(lake, table, rows, AppTransaction(app, number), report)
+            fleet.see(path.stem, data, mapped.rows)
+            report.rejected.update(mapped.rejected)
+            for table, rows in _by_table(mapped.rows):
+                _append(lake, table, rows, AppTransaction(app, number), report)
+    except (ConfigError, RecordRejected) as error:
+        report.error = str(error)
+    except pa.ArrowException as error:  # a column of a type that is none of ours
+        report.error = f"unreadable_columns: {reason(error)}"
     return report
+
+
+def _not_known(lake: Lake, rows: pa.Table) -> pa.Table:
+    """Leave out units of which an earlier import has told the same: another population names those anew that it shares with the last."""
+    with lake.reading() as connection:
+        lake.attach(connection, INVENTORY)
+        known = connection.execute(_KNOWN_UNITS).fetchall()
+    before = {(node, device, action): at for node, device, action, at in known}
+    names = ("node", "gpu_uuid", "action", "observed_at")
+    units = zip(*(rows[name].to_pylist() for name in names), strict=True)
+    return rows.filter(pa.array([not (seen := before.get(unit[:3])) or unit[3] < seen for unit in units], pa.bool_()))
 
 
 def _append(lake: Lake, table: Table, rows: pa.Table, transaction: AppTransaction, report: FileReport) -> None:
@@ -99,20 +118,6 @@ def _append(lake: Lake, table: Table, rows: pa.Table, transaction: AppTransactio
 def _by_table(mapped: list[tuple[Table, pa.Table]]) -> Iterator[tuple[Table, pa.Table]]:
     for table in {table.name: table for table, _ in mapped}.values():
         yield table, pa.concat_tables([rows for other, rows in mapped if other is table], promote_options="default")
-
-
-def _chunks(path: Path) -> Iterator[pa.Table]:
-    try:
-        if path.suffix == ".parquet":
-            for batch in pq.ParquetFile(path).iter_batches(_CHUNK_ROWS):
-                yield pa.Table.from_batches([batch])
-        else:
-            options = pc_csv.ConvertOptions(column_types=_TEXT, strings_can_be_null=True)
-            with pc_csv.open_csv(path, pc_csv.ReadOptions(block_size=64 << 20), convert_options=options) as reader:
-                for batch in reader:
-                    yield pa.Table.from_batches([batch])
-    except (pa.ArrowInvalid, OSError) as error:
-        raise LakeUnreadable(f"{path}: {error}") from error
 
 
 def _digest(path: Path) -> str:

@@ -89,6 +89,8 @@ def import_history(
 ) -> None:
     """Load a fleet's own history into the lake; running it again takes nothing twice.
 
+    A file that cannot be read is named, the others are taken, and the command ends with 2.
+
     Example: forewarn import history/ --config forewarn.toml
     """
     from forewarn import compose  # noqa: PLC0415
@@ -99,6 +101,8 @@ def import_history(
     files = [{name: _plain(value) for name, value in vars(file).items()} for file in report.files]
     result = {"files": files, "units_added": report.units_added}
     show(result, as_json=as_json, render=_import_text)
+    if any(file.error for file in report.files):
+        raise typer.Exit(2)
 
 
 def _plain(value: Any) -> Any:
@@ -111,7 +115,8 @@ def _import_text(result: dict[str, Any]) -> str:
 
     names = ("taken", "known", "rejected")
     rows = [(str(file["file"]), str(file["read"]), *(counted(file[name]) for name in names)) for file in result["files"]]
-    return rows_as_text(("file", "read", *names), rows) + f"\nunits added from the population: {result['units_added']}"
+    errors = "".join(f"\n{file['file']}: not taken: {file['error']}" for file in result["files"] if file["error"])
+    return rows_as_text(("file", "read", *names), rows) + errors + f"\nunits added from the population: {result['units_added']}"
 
 
 inspect = typer.Typer(help="Show what a source's raw input becomes, as JSON lines.", no_args_is_help=True)

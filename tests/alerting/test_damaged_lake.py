@@ -91,7 +91,7 @@ def test_the_intact_files_of_a_damaged_table_are_read(make_fleet: Any, make_loop
 @pytest.mark.parametrize("hurt", [damage, break_log])
 @pytest.mark.parametrize("table", [JOBS, TOPOLOGY], ids=lambda table: table.name)
 def test_no_predicted_drain_while_jobs_or_places_are_unknown(
-    make_fleet: Any, make_loop: Loops, ledger: Ledger, clock: ManualClock, hurt: Any, table: Table
+    make_fleet: Any, make_loop: Loops, ledger: Ledger, clock: ManualClock, *, hurt: Any, table: Table
 ) -> None:
     """A node whose job or neighbours cannot be read is not drained for a score; it is once the table is mended."""
     fleet = make_fleet(16)
