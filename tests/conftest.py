@@ -35,14 +35,13 @@ SLOW = (
 )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of slow modules, and keep a module's tests in one process, so that what they share is made once."""
-    for item in items:
-        name = item.path.relative_to(Path(__file__).parent).as_posix()
-        if name.startswith(SLOW):
-            item.add_marker(pytest.mark.slow)
-        if not item.get_closest_marker("xdist_group"):
-            item.add_marker(pytest.mark.xdist_group(name))
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark slow modules; keep a module's tests, and all of the real broker, in one process, so that what they share is made once."""
+    name = item.path.relative_to(Path(__file__).parent).as_posix()
+    if name.startswith(SLOW):
+        item.add_marker(pytest.mark.slow)
+    if not item.get_closest_marker("xdist_group"):
+        item.add_marker(pytest.mark.xdist_group("kafka" if item.get_closest_marker("kafka") else name))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

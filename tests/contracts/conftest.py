@@ -23,12 +23,10 @@ JARS = Path(os.environ.get("KAFKA_LIB", Path.home() / ".cache" / "forewarn" / "k
 LEFT_SOCKETS = ("ignore:unclosed:ResourceWarning", "ignore:.*socket:pytest.PytestUnraisableExceptionWarning")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give all tests of the real broker to one worker, and let them live with the library's sockets."""
-    for item in items:
-        if item.get_closest_marker("kafka"):
-            item.add_marker(pytest.mark.xdist_group("kafka"))
-            item.add_marker(pytest.mark.filterwarnings(*LEFT_SOCKETS))
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Let the tests of the real broker live with the library's sockets."""
+    if item.get_closest_marker("kafka"):
+        item.add_marker(pytest.mark.filterwarnings(*LEFT_SOCKETS))
 
 
 @pytest.fixture(autouse=True)

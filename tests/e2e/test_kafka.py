@@ -30,7 +30,6 @@ from tests.e2e.conftest import SmallFleet
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.kafka,
-    pytest.mark.xdist_group("kafka"),
     pytest.mark.nvml,
     *(pytest.mark.filterwarnings(text) for text in LEFT_SOCKETS),
 ]

@@ -19,13 +19,10 @@ from tests.faults.plant import Plant
 MakePlant = Callable[..., Plant]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_itemcollected(item: pytest.Item) -> None:
     """All of these need the real broker; kafka-python leaves sockets to the garbage collector."""
-    for item in items:
-        if item.path.parent == Path(__file__).parent:
-            item.add_marker(pytest.mark.kafka)
-            item.add_marker(pytest.mark.xdist_group("kafka"))
-            item.add_marker(pytest.mark.filterwarnings(*LEFT_SOCKETS))
+    item.add_marker(pytest.mark.kafka)
+    item.add_marker(pytest.mark.filterwarnings(*LEFT_SOCKETS))
 
 
 @pytest.fixture(autouse=True)
