@@ -24,6 +24,7 @@ from ingest.redfish.session import ANSWER_TIMEOUT_S, BmcSession
 from ingest.redfish.state import StateLine, judge_reports
 from ingest.redfish.stream import FILTERS, PROBE_S, Stream
 from ingest.redfish.target import RedfishTarget
+from ingest.redfish.versions import is_newer
 from ingest.schema import SourceState
 from ingest.xid import Catalogue
 
@@ -138,7 +139,7 @@ class BmcWatch:
     async def _serve(self, service: Service) -> None:
         self._service, self._served_ns = service, self._clock.now_ns()
         known = self._intake.machine.sensors if service.firmware == self._firmware else {}
-        self._firmware = service.firmware
+        self._note_firmware(service.firmware)
         self._intake.machine = Machine(self.node, gpu_uuids=service.gpu_uuids, sensors=known)
         self._start_modes(service)
         polls = Polls(
@@ -163,6 +164,12 @@ class BmcWatch:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _note_firmware(self, firmware: str | None) -> None:
+        before, self._firmware = self._firmware, firmware
+        if before and firmware and firmware != before:
+            step = "upgrade" if is_newer(firmware, before) else "downgrade"
+            _log.info("redfish_firmware_changed", node=self.node, before=before, now=firmware, step=step)
 
     def modes(self) -> list[Mode]:
         """List how this BMC's reports come."""
