@@ -10,13 +10,13 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from alerting.secret import read_secrets
+from forewarn import config_review
 from forewarn.settings import Config
 from ingest.errors import ConfigError
 
@@ -25,29 +25,39 @@ ENV_PREFIX = "FOREWARN__"
 
 def load(path: Path | None, environ: Mapping[str, str] | None = None) -> Config:
     """Read the file and the environment; raises ConfigError that lists every mistake, one line each."""
-    config, mistakes = check(path, os.environ if environ is None else environ)
-    if config is None or mistakes:
-        raise ConfigError("\n".join(mistakes))
-    return config
+    found = check(path, os.environ if environ is None else environ)
+    if found.config is None or found.mistakes:
+        raise ConfigError("\n".join(found.mistakes))
+    return found.config
 
 
-def check(path: Path | None, environ: Mapping[str, str]) -> tuple[Config | None, list[str]]:
-    """Find every mistake at once, without contacting anything; the configuration is None where it cannot be read at all."""
+class Checked(NamedTuple):
+    """A configuration, None where it cannot be used at all; what has to be mended, and what is perhaps not meant."""
+
+    config: Config | None
+    mistakes: list[str]
+    warnings: list[str]
+
+
+def check(path: Path | None, environ: Mapping[str, str]) -> Checked:
+    """Find every mistake at once, without contacting anything."""
     origin = str(path) if path else "the built-in defaults"
     values: dict[str, Any] = {}
     if path is not None:
         try:
             values = tomllib.loads(path.read_text())
         except (OSError, UnicodeDecodeError) as error:
-            return None, [f"{path}: cannot be read ({error}): name a readable file with --config"]
+            return Checked(None, [f"{path}: cannot be read ({error}): name a readable file with --config"], [])
         except tomllib.TOMLDecodeError as error:
-            return None, [f"{path}: is not TOML ({error})"]
+            return Checked(None, [f"{path}: is not TOML ({error})"], [])
     mistakes = _merge_environment(values, environ)
+    config: Config | None = None
     try:
-        config = Config.model_validate(values)
+        config = usable = Config.model_validate(values)
     except ValidationError as error:
-        return None, mistakes + [_explain(detail, origin) for detail in error.errors()]
-    return config, mistakes + _unreadable_files(config, origin)
+        mistakes += [_explain(detail, origin) for detail in error.errors()]
+        usable = config_review.without_mistakes(values)
+    return Checked(config, mistakes + config_review.unusable(usable, origin), config_review.warnings(usable, origin))
 
 
 def _merge_environment(values: dict[str, Any], environ: Mapping[str, str]) -> list[str]:
@@ -59,10 +69,11 @@ def _merge_environment(values: dict[str, Any], environ: Mapping[str, str]) -> li
         if not _exists(keys):
             mistakes.append(f"{name}: no such setting in the environment{_guess('.'.join(keys))}")
             continue
-        table = values
+        table: Any = values
         for key in keys[:-1]:
-            table = table.setdefault(key, {})
-        table[keys[-1]] = text
+            table = table.setdefault(key, {}) if isinstance(table, dict) else None
+        if isinstance(table, dict):  # what is no table is told with its key
+            table[keys[-1]] = text
     return mistakes
 
 
@@ -83,13 +94,20 @@ def _explain(detail: ErrorDetails, origin: str) -> str:
     key = ".".join(str(part) for part in detail["loc"])
     if detail["type"] == "extra_forbidden":
         return f"{origin}: {key}: no such key{_guess(key)}"
+    if detail["type"] == "missing":
+        return f"{origin}: {key}: is missing: add it"
     unit = next((name for suffix, name in _UNITS.items() if key.endswith(suffix)), None)
-    mend = f"give a plain number of {unit}" if unit else detail["msg"].lower()
+    mend = detail["msg"].lower().removeprefix("value error, ")
+    if detail["type"] in ("model_type", "model_attributes_type"):
+        mend = f"is a table: write its keys under [{key}]"
+    elif unit and detail["type"].startswith(("float_", "int_")):
+        mend = f"give a plain number of {unit}"
+    elif unit and detail["type"] != "value_error":
+        mend = f"{mend}, in {unit}"
     return f"{origin}: {key} = {detail['input']!r}: {mend}"
 
 
-_SIGNING = ("alert.secret_file", "alert.ack_secrets.", "consume.secret_file", "consume.ack_secret_file")
-_UNITS = {"_s": "seconds", "_h": "hours", "_mb": "MiB", "_ratio": "0 to 1", "_port": "a port"}
+_UNITS = {"_s": "seconds", "_h": "hours", "_mb": "MiB", "_days": "days"}
 
 
 def _guess(key: str) -> str:
@@ -111,31 +129,3 @@ def _keys_of(section: type[BaseModel], prefix: str) -> list[tuple[str, FieldInfo
         else:
             keys.append((f"{prefix}{name}", declared))
     return keys
-
-
-def _unreadable_files(section: BaseModel, origin: str, prefix: str = "") -> list[str]:
-    mistakes = []
-    for name, value in section:
-        key = f"{prefix}{name}"
-        if isinstance(value, BaseModel):
-            mistakes += _unreadable_files(value, origin, f"{key}.")
-        elif isinstance(value, list):
-            for number, item in enumerate(value):
-                if isinstance(item, BaseModel):
-                    mistakes += _unreadable_files(item, origin, f"{key}.{number}.")
-        elif name.endswith(("_file", "_catalogue")) and isinstance(value, Path):
-            mistakes += _file_mistakes(key, value, origin)
-        elif name == "ack_secrets":
-            mistakes += [mistake for who, file in value.items() for mistake in _file_mistakes(f"{key}.{who}", file, origin)]
-    return mistakes
-
-
-def _file_mistakes(key: str, file: Path, origin: str) -> list[str]:
-    if not os.access(file, os.R_OK):
-        return [f"{origin}: {key} = {str(file)!r}: cannot be read: create the file or mend its permissions"]
-    if key.startswith(_SIGNING):
-        try:
-            read_secrets(file)
-        except ConfigError as error:
-            return [f"{origin}: {key}: {error}"]
-    return []

@@ -5,16 +5,39 @@ Names carry their unit. Defaults are those of a real fleet in shadow mode on one
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 
 class Section(BaseModel):
     """One table of the file; unknown keys are refused."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+def _http_address(text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is none
+        is_address = False
+    if not is_address or any(sign.isspace() for sign in text):
+        raise ValueError("give an address like https://host:port/path")
+    return text
+
+
+def ascending_horizons(horizons_h: Sequence[float]) -> Sequence[float]:
+    """Take horizons in hours; raises ValueError where they are not above zero, finite and each longer than the one before."""
+    if not horizons_h or any(not low < high < float("inf") for low, high in zip((0.0, *horizons_h), horizons_h, strict=False)):
+        raise ValueError("give hours above zero, each more than the one before")
+    return horizons_h
+
+
+HttpAddress = Annotated[str, AfterValidator(_http_address)]
 
 
 class FleetSection(Section):
@@ -74,7 +97,7 @@ class RedfishTargetSection(Section):
     """One BMC."""
 
     node: str = Field(description="node name")
-    url: str = Field(description="address of the BMC, https://host")
+    url: HttpAddress = Field(description="address of the BMC, https://host")
     username: str = Field("forewarn", description="user of the BMC")
     password_file: Path = Field(description="file that holds the password")
     ca_file: Path | None = Field(None, description="certificate authority of the BMC, PEM")
@@ -97,7 +120,7 @@ class CollectSection(Section):
     metrics_port: int = Field(9401, ge=0, le=65535, description="their port; 0: not served")
     xid_catalogue: Path | None = Field(None, description="the site's own XID catalogue, CSV")
     nvml: list[NvmlTarget] = Field(default_factory=list, description="nodes read through NVML; on a GPU node usually itself")
-    exporter: dict[str, str] = Field(default_factory=dict, description="node = address of its dcgm-exporter page")
+    exporter: dict[str, HttpAddress] = Field(default_factory=dict, description="node = address of its dcgm-exporter page")
     kernel_log: dict[str, Path] = Field(default_factory=dict, description="node = kernel log: /dev/kmsg or a file of its form")
     redfish: list[RedfishTargetSection] = Field(default_factory=list, description="BMCs")
     squeue: list[str] = Field(default_factory=list, description="command that prints the jobs in the queue: squeue --states=all --json")
@@ -124,7 +147,9 @@ class FeaturesSection(Section):
 class TrainSection(Section):
     """Training and evaluation."""
 
-    horizons_h: list[float] = Field([1.0, 6.0, 24.0, 168.0], description="horizons in hours, ascending")
+    horizons_h: Annotated[list[float], AfterValidator(ascending_horizons)] = Field(
+        [1.0, 6.0, 24.0, 168.0], description="horizons in hours, ascending"
+    )
     holdout_ratio: float = Field(0.25, gt=0, lt=1, description="share of the time, at its end, that is held out")
     seed: int = Field(7, description="seed of sampling and training")
     label_origin: Literal["real", "synthetic"] = Field("real", description="where the failures come from; printed in the model card")
@@ -194,7 +219,7 @@ class AlertSection(Section):
 
     mode: Literal["shadow", "advise", "enforce"] = Field("shadow", description="shadow: recommend, never act")
     look_s: float = Field(1.0, gt=0, description="fleet seconds between looks for new events and scores; at least 0.1 s of wall time")
-    webhook_url: str | None = Field(None, description="consumer of recommendations; none: they stay in the ledger")
+    webhook_url: HttpAddress | None = Field(None, description="consumer of recommendations; none: they stay in the ledger")
     secret_file: Path | None = Field(None, description="file with the signing secret, whsec_...")
     max_score_age_h: float = Field(1.0, gt=0, description="an older score counts as none, h")
     ack_secrets: dict[str, Path] = Field(default_factory=dict, description="consumer = file with the secret of its acks and outcomes")

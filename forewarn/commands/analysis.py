@@ -18,6 +18,7 @@ from forewarn.commands.options import (
     show,
     time_of,
 )
+from forewarn.settings import ascending_horizons
 from ingest.errors import ConfigError
 
 HorizonsOption = Annotated[str | None, typer.Option("--horizons", help="Horizons in hours, with commas; default: train.horizons_h.")]
@@ -165,6 +166,6 @@ def _horizons(text: str | None, default: list[float]) -> list[float]:
     if text is None:
         return default
     try:
-        return sorted(float(part) for part in text.split(","))
+        return list(ascending_horizons(sorted(float(part) for part in text.split(","))))
     except ValueError as error:
-        raise typer.BadParameter("give hours with commas, for example 24,168", param_hint="--horizons") from error
+        raise typer.BadParameter("give hours above zero with commas, for example 24,168", param_hint="--horizons") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import typer
 
@@ -19,13 +20,15 @@ def _group() -> None:
 
 @config.command("check")
 def check_command(path: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """Find every mistake of a configuration at once, without contacting anything.
+    """Find every mistake of a configuration at once, without contacting anything; a warning stops nothing.
 
     Example: forewarn config check --config forewarn.toml
     """
-    _, mistakes = check(path, os.environ)
+    found = check(path, os.environ)
     name = str(path) if path else "built-in defaults"
-    show(
-        {"file": name, "mistakes": mistakes}, as_json=as_json, render=lambda result: "\n".join(result["mistakes"]) or f"{name}: no mistakes"
-    )
-    raise typer.Exit(2 if mistakes else 0)
+
+    def render(result: dict[str, Any]) -> str:
+        return "\n".join([*(result["mistakes"] or [f"{name}: no mistakes"]), *(f"warning: {line}" for line in result["warnings"])])
+
+    show({"file": name, "mistakes": found.mistakes, "warnings": found.warnings}, as_json=as_json, render=render)
+    raise typer.Exit(2 if found.mistakes else 0)

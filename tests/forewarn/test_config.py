@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from forewarn.config import all_keys, check, load
+from forewarn.lake_tables import all_tables
 from ingest.errors import ConfigError
 
 
@@ -24,7 +25,7 @@ def test_defaults_are_a_valid_configuration() -> None:
 def test_every_mistake_is_found_at_once(tmp_path: Path) -> None:
     """An unknown key, a wrong unit, a wrong word and an unknown table are all told in one run."""
     file = written(tmp_path, '[collect]\nintervall_s = 3\ninterval_s = "10s"\n[alert]\nmode = "loud"\n[lakee]\n')
-    config, mistakes = check(file, {})
+    config, mistakes, _ = check(file, {})
     assert config is None
     assert mistakes == [
         f"{file}: collect.interval_s = '10s': give a plain number of seconds",
@@ -51,7 +52,7 @@ def test_an_unreadable_secret_file_is_named(tmp_path: Path) -> None:
     """A secret that cannot be read is told with its key and path."""
     missing = tmp_path / "nowhere"
     file = written(tmp_path, f'[alert]\nsecret_file = "{missing}"\n[alert.ack_secrets]\nslurm = "{missing}"\n')
-    _, mistakes = check(file, {})
+    _, mistakes, _ = check(file, {})
     assert mistakes == [
         f"{file}: alert.secret_file = '{missing}': cannot be read: create the file or mend its permissions",
         f"{file}: alert.ack_secrets.slurm = '{missing}': cannot be read: create the file or mend its permissions",
@@ -63,7 +64,7 @@ def test_a_secret_that_cannot_sign_is_named(tmp_path: Path, text: str) -> None:
     """A delivery that could never succeed is found before anything starts."""
     secret = tmp_path / "webhook.secret"
     secret.write_text(text, encoding="utf-8")
-    _, mistakes = check(written(tmp_path, f'[alert]\nsecret_file = "{secret}"\n'), {})
+    _, mistakes, _ = check(written(tmp_path, f'[alert]\nsecret_file = "{secret}"\n'), {})
     assert len(mistakes) == 1
     assert f"alert.secret_file: {secret} must hold secrets" in mistakes[0]
 
@@ -77,3 +78,74 @@ def test_a_missing_or_broken_file_is_told(tmp_path: Path) -> None:
 def test_every_setting_says_what_it_means() -> None:
     """No key of the reference lacks a description."""
     assert [key for key, declared in all_keys().items() if not declared.description] == []
+
+
+def test_a_wrong_type_hides_no_other_mistake(tmp_path: Path) -> None:
+    """Types, ranges, addresses, horizons, tables, files and keys that are missing are all told in one run, with the mend."""
+    text = """
+[fleet]
+state_dir = "{here}/state"
+[lake.keep_days]
+gpu_sample = 3
+[collect]
+interval_s = 0
+deadline_s = "2s"
+[collect.exporter]
+n1 = "n1:9400/metrics"
+n2 = "http://n2:9400/metrics"
+n3 = "http://n3:port/metrics"
+[[collect.redfish]]
+url = "bmc1"
+password_file = "{here}/nowhere"
+[train]
+horizons_h = [24, 6]
+[alert]
+webhook_url = "ftp://host/hook"
+secret_file = "{here}/nowhere"
+"""
+    file = written(tmp_path, text.replace("{here}", str(tmp_path)))
+    config, mistakes, warnings = check(file, {})
+    assert (config, warnings) == (None, [])
+    assert [mistake.removeprefix(f"{file}: ").replace(str(tmp_path), "HERE") for mistake in mistakes] == [
+        "collect.interval_s = 0: input should be greater than or equal to 1, in seconds",
+        "collect.deadline_s = '2s': give a plain number of seconds",
+        "collect.exporter.n1 = 'n1:9400/metrics': give an address like https://host:port/path",
+        "collect.exporter.n3 = 'http://n3:port/metrics': give an address like https://host:port/path",
+        "collect.redfish.0.node: is missing: add it",
+        "collect.redfish.0.url = 'bmc1': give an address like https://host:port/path",
+        "train.horizons_h = [24, 6]: give hours above zero, each more than the one before",
+        "alert.webhook_url = 'ftp://host/hook': give an address like https://host:port/path",
+        "collect.redfish.0.password_file = 'HERE/nowhere': cannot be read: create the file or mend its permissions",
+        "alert.secret_file = 'HERE/nowhere': cannot be read: create the file or mend its permissions",
+        f"lake.keep_days.gpu_sample: no table is called 'gpu_sample': use one of {', '.join(sorted(all_tables()))}",
+    ]
+
+
+@pytest.mark.parametrize("hours", ["[]", "[0, 1]", "[-1]", "[1, 1]", "[inf]", "[nan]"])
+def test_horizons_that_are_none_are_refused(tmp_path: Path, hours: str) -> None:
+    """No horizon, one that is not above zero, one twice, or one without end."""
+    _, mistakes, _ = check(written(tmp_path, f"[train]\nhorizons_h = {hours}\n"), {})
+    assert len(mistakes) == 1
+    assert "train.horizons_h" in mistakes[0]
+
+
+@pytest.mark.parametrize("value", ["3", "'x'", "[1]"])
+def test_a_section_that_is_no_table_is_told_under_an_environment_too(tmp_path: Path, value: str) -> None:
+    """What the environment would set in it changes nothing of the one line."""
+    file = written(tmp_path, f"fleet = {value}\n")
+    _, mistakes, _ = check(file, {"FOREWARN__FLEET__CLUSTER": "dc1", "FOREWARN__ALERT__BUDGET__FLEET_MAX": "3"})
+    assert len(mistakes) == 1
+    assert mistakes[0].startswith(f"{file}: fleet = ")
+    assert mistakes[0].endswith("is a table: write its keys under [fleet]")
+
+
+def test_what_may_come_yet_is_a_warning(tmp_path: Path) -> None:
+    """A kernel log that is not there and a folder that cannot be made stop nothing before it is their turn."""
+    (tmp_path / "taken").write_text("")
+    file = written(tmp_path, f'[fleet]\nstate_dir = "{tmp_path}/taken/state"\n[collect.kernel_log]\nn1 = "{tmp_path}/kmsg"\n')
+    config, mistakes, warnings = check(file, {})
+    assert (config is not None, mistakes) == (True, [])
+    assert [warning.removeprefix(f"{file}: ").replace(str(tmp_path), "HERE") for warning in warnings] == [
+        "collect.kernel_log.n1 = 'HERE/kmsg': is not there: nothing is read of it until it is",
+        "fleet.state_dir = 'HERE/taken/state': HERE/taken is no folder that this user may write to",
+    ]
