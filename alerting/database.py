@@ -27,7 +27,10 @@ class Database:
 
     def __init__(self, path: str | Path) -> None:
         self._lock = RLock()
-        self._connection = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
+        try:
+            self._connection = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
+        except sqlite3.OperationalError as error:
+            raise LedgerUnreadable(f"{path} cannot be opened ({error}): mend the permissions of its folder") from error
         try:
             self._prepare()
         except sqlite3.DatabaseError as error:

@@ -36,10 +36,25 @@ def lake_of(config: Config) -> Lake:
 
 
 def spool_of(config: Config) -> Spool:
-    """Open the spool of this machine's collector."""
+    """Open the spool of this machine's collector; raises ConfigError where another process has it or its folder cannot be used."""
     from ingest.spool import Spool  # noqa: PLC0415
 
-    return Spool(config.fleet.state_dir / "spool", max_bytes=config.collect.spool_max_mb << 20)
+    directory = state_dir_of(config) / "spool"
+    try:
+        return Spool(directory, max_bytes=config.collect.spool_max_mb << 20)
+    except OSError as error:
+        raise ConfigError(f"{directory}: cannot be used as a spool ({error.strerror}): mend its permissions or make room") from error
+
+
+def state_dir_of(config: Config) -> Path:
+    """Make the folder of spool, ledger and models; raises ConfigError where it cannot be made."""
+    try:
+        config.fleet.state_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"fleet.state_dir = {str(config.fleet.state_dir)!r}: cannot be made ({error.strerror}): name a folder that may be written to"
+        ) from error
+    return config.fleet.state_dir
 
 
 def collector_of(
@@ -81,7 +96,7 @@ def rejects_of(config: Config) -> FileRejects | KafkaRejects:
         return KafkaRejects(kafka_of(config.bus))
     from ingest.rejects import FileRejects  # noqa: PLC0415
 
-    return FileRejects(config.fleet.state_dir / "rejected")
+    return FileRejects(state_dir_of(config) / "rejected")
 
 
 def bus_of(config: Config, spool: Spool) -> tuple[Subscriber, Publisher | None]:

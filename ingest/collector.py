@@ -126,18 +126,6 @@ class Collector:
             if source not in known:
                 self._begin(source)
 
-    async def read_once(self) -> list[Observed]:
-        """Read every source one time and keep nothing: what `--once` shows."""
-        at_ns = self._clock.now_ns()
-        found: list[Observed] = []
-        for source in self._sources:
-            await source.open()
-            try:
-                found += await asyncio.wait_for(source.read(at_ns), self._read_deadline_s)
-            finally:
-                await source.close()
-        return found
-
     def _begin(self, source: Source) -> None:
         followed = _Followed(source, asyncio.Event())
         followed.task = asyncio.create_task(self._follow(followed), name=source.name)
@@ -256,3 +244,20 @@ def next_tick_ns(now_ns: int, interval_s: float, phase_ns: int) -> int:
     """Give the first time after `now_ns` that is a multiple of the interval plus the phase."""
     interval_ns = int(interval_s * NS)
     return ((now_ns - phase_ns) // interval_ns + 1) * interval_ns + phase_ns
+
+
+async def read_once(sources: Sequence[Source], at_ns: int, *, deadline_s: float = 30.0) -> tuple[list[Observed], list[str]]:
+    """Read every source one time and keep nothing; give the records, and the sources that could not be read, which are logged."""
+    found: list[Observed] = []
+    failed: list[str] = []
+    for source in sources:
+        try:
+            async with asyncio.timeout(deadline_s):
+                await source.open()
+                found += await source.read(at_ns)
+        except (SourceUnavailable, TimeoutError, OSError) as error:
+            failed.append(source.name)
+            _log.warning("source_unreadable", source=source.name, error=f"{type(error).__name__}: {error}")
+        finally:
+            await source.close()
+    return found, failed

@@ -43,15 +43,16 @@ def collect(
 
 
 def _print_one_reading(config: Config) -> bool:
-    """Print what every source says and tell whether all states of sources among it are ok."""
-    from forewarn import compose  # noqa: PLC0415
+    """Print what every source says and tell whether all could be read and say that they are ok; the spool is left to the collector."""
+    from forewarn.sources import Sources  # noqa: PLC0415
+    from ingest.collector import read_once  # noqa: PLC0415
     from ingest.schema import SourceState  # noqa: PLC0415
 
-    collector = compose.collector_of(config, clock_of(config), compose.spool_of(config))
-    records = asyncio.run(collector.read_once())
+    clock = clock_of(config)
+    records, failed = asyncio.run(read_once(Sources(clock).of(config), clock.now_ns()))
     for record in records:
         typer.echo(msgspec.json.encode({"table": type(record).__name__, **msgspec.to_builtins(record)}).decode())
-    return all(record.state == "ok" for record in records if isinstance(record, SourceState))
+    return not failed and all(record.state == "ok" for record in records if isinstance(record, SourceState))
 
 
 def write(path: ConfigOption = None) -> None:

@@ -76,13 +76,13 @@ def consume_log(path: ConfigOption = None) -> None:
 
     Example: forewarn consume log --config forewarn.toml
     """
+    from forewarn.compose import state_dir_of  # noqa: PLC0415
     from forewarn.consumer_log import server  # noqa: PLC0415
 
     config = configuration(path)
     section = config.consume
     if section.secret_file is None or section.ack_secret_file is None:
         raise ConfigError("consume: secret_file and ack_secret_file are needed: name the files with the whsec_ secrets")
-    config.fleet.state_dir.mkdir(parents=True, exist_ok=True)
-    state = config.fleet.state_dir / "consumer.sqlite"
+    state = state_dir_of(config) / "consumer.sqlite"
     api_url = f"http://{config.alert.host}:{config.alert.port}"
     server(section.host, section.port, section.secret_file, section.ack_secret_file, state, api_url=api_url, clock=clock_of(config)).run()
