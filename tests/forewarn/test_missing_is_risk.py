@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -12,27 +12,16 @@ import pytest
 from alerting.costs import CostModel
 from alerting.policy import NodeView, PolicySettings, Wanted, want
 from alerting.risk import ScoreRow, risks
-from features.build import build_features
-from features.rollup import roll_up
-from features.schema import FEATURES, GPU_FEATURES
-from ingest.bus import DirectBus
-from ingest.clock import ns_of
-from ingest.exporter_node import ExporterNode
+from features.schema import FEATURES
 from ingest.lake import Lake
-from ingest.messages import group
-from ingest.rejects import FileRejects
-from ingest.spool import Spool
-from ingest.writer import Writer
 from models.fitting import Material, Settings, fit_model
 from models.hazard import Recipe
 from models.model import Model
 from models.score import score
 from models.trees import Growth
+from tests.forewarn.pages import AS_OF, START, features_of, lake_of, pages_of
 
-CASE = Path(__file__).parents[1] / "cases" / "exporter" / "D30"
 SICK = "GPU-0a1b2c33-1111-4222-8333-444455556663"
-START = datetime(2026, 1, 1, 12, tzinfo=UTC)
-AS_OF = START + timedelta(minutes=10)
 BASE_PER_H, LIFT = 1e-4, 80
 
 
@@ -73,31 +62,6 @@ def _at(hours: str) -> pl.Expr:
     return pl.lit(START) + pl.duration(microseconds=(pl.col(hours) * 3.6e9).cast(pl.Int64))
 
 
-def lake_of(directory: Path, pages: dict[int, bytes]) -> Lake:
-    """Read pages by the second at which they come, and take them all the way to features."""
-    lake, spool = Lake(directory / "lake"), Spool(directory / "spool")
-    node = ExporterNode("gpu-node-17")
-    for second, page in pages.items():
-        records = node.scraped(page, 200, ns_of(START + timedelta(seconds=second)))
-        for table, name, rows in group(records):
-            spool.put(table, name, rows)
-    writer = Writer(DirectBus(spool), lake, FileRejects(directory / "rejects"))
-    writer.run_once()
-    writer.flush()
-    spool.close()
-    roll_up(lake, AS_OF + timedelta(minutes=40))  # nothing came later: buckets close when patience is over
-    build_features(lake, [AS_OF])
-    return lake
-
-
-def pages_of_case() -> dict[int, bytes]:
-    return {int(file.stem[1:]): file.read_bytes() for file in sorted(CASE.iterdir())}
-
-
-def features_of(lake: Lake) -> pl.DataFrame:
-    return pl.read_parquet(lake.files(GPU_FEATURES), hive_partitioning=False).rename({"gpu_uuid": "unit"}).sort("unit")
-
-
 def decide(lake: Lake, model: Model) -> Wanted:
     rows = pl.from_arrow(score(lake, model, as_of=AS_OF, now=AS_OF, append=False))
     assert isinstance(rows, pl.DataFrame)
@@ -113,7 +77,7 @@ def decide(lake: Lake, model: Model) -> Wanted:
 
 def test_d30_missing_polls_and_errors_are_features_and_raise_risk(model: Model, tmp_path: Path) -> None:
     """D30: six tenths of the polls of GPU 3 are missing and none of another's; the errors are those of the real time; each raises risk."""
-    rows = features_of(lake_of(tmp_path, pages_of_case()))
+    rows = features_of(lake_of(tmp_path, pages_of("D30")))
     assert rows.filter(pl.col("unit") != SICK)["polls_missing_1h"].to_list() == [0] * 7
     sick = rows.filter(pl.col("unit") == SICK)
     assert sick["polls_missing_1h"].item() == pytest.approx(0.625)
@@ -132,8 +96,8 @@ def test_d30_missing_polls_and_errors_are_features_and_raise_risk(model: Model, 
 
 def test_d30_is_decided_upon(model: Model, tmp_path: Path) -> None:
     """D30: something is wanted for the node, and nothing for the same node when all GPUs are on every page and count nothing."""
-    sick = decide(lake_of(tmp_path / "sick", pages_of_case()), model)
-    first = pages_of_case()[0]
+    sick = decide(lake_of(tmp_path / "sick", pages_of("D30")), model)
+    first = pages_of("D30")[0]
     well = decide(lake_of(tmp_path / "well", dict.fromkeys(range(0, 240, 30), first)), model)
     assert sick.p_fail > well.p_fail
     assert sick.action.severity > well.action.severity == 0

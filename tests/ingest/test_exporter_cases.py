@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from forewarn.inspect import exporter_pages
+from ingest.exporter_node import ExporterNode
+from ingest.schema import GpuSample
 
 CASES = Path(__file__).parents[1] / "cases" / "exporter"
 UUID = "GPU-0a1b2c3{0}-1111-4222-8333-44445555666{0}"
@@ -69,6 +71,14 @@ def test_d03_utilisation_outside_0_to_100_is_out_of_range() -> None:
         (1.0, None),
         (None, "out_of_range"),
     ]
+
+
+def test_d03_one_impossible_value_costs_no_other() -> None:
+    """The other values of a GPU whose utilisation is impossible are kept."""
+    power = f'DCGM_FI_DEV_POWER_USAGE{{gpu="0",UUID="{UUID.format(0)}"}} 412.5\n'
+    records = ExporterNode("n").scraped((CASES / "D03" / "t0000.prom").read_bytes() + power.encode(), 200, 0)
+    (row,) = [row for row in records if isinstance(row, GpuSample) and row.gpu_uuid == UUID.format(0)]
+    assert (row.gpu_util_ratio, row.power_w, row.quality) == (None, 412.5, {"gpu_util_ratio": "out_of_range"})
 
 
 def test_d04_a_sticky_gauge_is_one_event() -> None:
@@ -200,6 +210,19 @@ def test_d26_mig_repeats_one_device_reading() -> None:
     """Energy repeated per MIG instance is one reading of the device, the largest (dcgm-exporter#317)."""
     case = Outcome("D26")
     assert [(line["energy_mj_total"], line.get("gpu_instance")) for line in case.table("gpu_samples")] == [(126272106318, None)]
+
+
+def test_d26_profiling_values_of_instances_are_apart() -> None:
+    """Beside the energy of the device, which is one, each MIG instance has its own profiling values."""
+    labels = 'gpu="0",UUID="{uuid}",GPU_I_PROFILE="1g.10gb",GPU_I_ID="{instance}"'
+    line = "DCGM_FI_PROF_SM_ACTIVE{{" + labels + "}} 0.{instance}\n"
+    page = (CASES / "D26" / "t0000.prom").read_bytes() + "".join(line.format(uuid=UUID.format(0), instance=n) for n in (7, 8)).encode()
+    rows = [row for row in ExporterNode("n").scraped(page, 200, 0) if isinstance(row, GpuSample)]
+    assert [(row.gpu_instance, row.energy_mj_total, row.sm_active_ratio) for row in rows] == [
+        (None, 126272106318, None),
+        (7, None, 0.7),
+        (8, None, 0.8),
+    ]
 
 
 def test_d28_an_empty_value_is_blank() -> None:
