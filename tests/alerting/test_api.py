@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -10,12 +11,13 @@ import pytest
 import requests
 import uvicorn
 
+from alerting.answers import dismissed_since, standings
 from alerting.api import app
 from alerting.ledger import Audit, Ledger, OutboxEvent, PassRecord, Said
 from alerting.lifecycle import OpenRecommendation
 from alerting.schema import Action
 from alerting.signature import sign
-from ingest.clock import ManualClock, SystemClock
+from ingest.clock import NS, ManualClock, SystemClock
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OTHER = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
@@ -87,6 +89,78 @@ def test_unsigned_calls_are_refused(post: Call, ledger: Ledger, more: dict[str, 
     """A foreign secret or an old timestamp answers 401 and stores nothing."""
     assert post(f"/v1/recommendations/{ID}/acks", ACK, **more).status_code == 401
     assert acks(ledger) == []
+
+
+def forged(change: str) -> tuple[bytes, dict[str, str]]:
+    """Make an ack as somebody would who has seen a signed one and has no secret."""
+    body = msgspec.json.encode(ACK)
+    headers = sign([SECRET], "msg_a", SystemClock().now_ns(), body)
+    match change:
+        case "body":
+            body = msgspec.json.encode({**ACK, "state": "completed"})
+        case "id":
+            headers["webhook-id"] = "msg_b"
+        case "timestamp":
+            headers["webhook-timestamp"] = str(int(headers["webhook-timestamp"]) + 1)
+        case "no_signature" | "no_id" | "no_timestamp":
+            del headers[f"webhook-{change.removeprefix('no_')}"]
+        case "empty":
+            headers["webhook-signature"] = ""
+        case "other_version":
+            headers["webhook-signature"] = headers["webhook-signature"].replace("v1,", "v9,")
+        case "not_base64":
+            headers["webhook-signature"] = "v1,***"
+        case "words":
+            headers["webhook-timestamp"] = "now"
+        case "binary":
+            body = b"\xff\xfe"
+    return body, headers
+
+
+FORGERIES = ["body", "id", "timestamp", "no_signature", "no_id", "no_timestamp", "empty", "other_version", "not_base64", "words", "binary"]
+
+
+@pytest.mark.parametrize("change", FORGERIES)
+@pytest.mark.parametrize("path", [f"/v1/recommendations/{ID}/acks", "/v1/outcomes"])
+def test_what_was_signed_cannot_be_changed(url: str, ledger: Ledger, path: str, change: str) -> None:
+    """Another body, id or time under a signature, or no whole signature, answers 401, stores nothing, and leaves the true call good."""
+    body, headers = forged(change)
+    answer = requests.post(url + path, data=body, headers={"Content-Type": "application/json", **headers}, timeout=10)
+    assert (answer.status_code, answer.json()["error"]) == (401, "signature")
+    assert (acks(ledger), ledger.database.query("select * from outcomes"), ledger.database.query("select * from calls")) == ([], [], [])
+
+
+@pytest.mark.parametrize("off_s", [-301, 302])
+def test_a_call_out_of_its_time_is_refused(post: Call, ledger: Ledger, off_s: int) -> None:
+    """A signed call counts within five minutes of its timestamp, both ways; a recording is worth nothing later."""
+    at_ns = SystemClock().now_ns()
+    assert post(f"/v1/recommendations/{ID}/acks", ACK, wall_ns=at_ns + off_s * NS).status_code == 401
+    assert acks(ledger) == []
+    assert post(f"/v1/recommendations/{ID}/acks", ACK, wall_ns=at_ns + (240 if off_s > 0 else -240) * NS).status_code == 202
+
+
+def test_an_id_counts_once_whatever_it_brings(post: Call, ledger: Ledger) -> None:
+    """A second ack under a used id, signed as it is, changes nothing; the next id does."""
+    assert post(f"/v1/recommendations/{ID}/acks", ACK).json()["status"] == "stored"
+    assert post(f"/v1/recommendations/{ID}/acks", {**ACK, "state": "completed"}).json()["status"] == "known"
+    assert post(f"/v1/recommendations/{ID}/acks", {**ACK, "state": "completed"}, webhook_id="msg_b").json()["status"] == "stored"
+    assert [state for _, _, state, _ in acks(ledger)] == ["in_progress", "completed"]
+
+
+def test_an_answer_that_comes_late_is_kept_and_moves_nothing(post: Call, ledger: Ledger) -> None:
+    """An ack to what is resolved is stored for the record; it neither dismisses nor opens anything."""
+    opened = ledger.open_recommendations()["n1"]
+    event = OutboxEvent(id="msg_2", key="k", body=b"{}", expires_ns=2)
+    audit = Audit(options={}, budget={}, facts={})
+    over = Said(change="resolved", why="risk_cleared", memory=replace(opened, revision=2), body=b"{}", audit=audit, event=event)
+    ledger.write(PassRecord(at_ns=5, said=[replace(over, resolution="risk_cleared")]), 5)
+    assert ledger.open_recommendations() == {}
+
+    operator = {"actor": {"kind": "operator", "name": "eve"}, "state": "rejected", "reason_code": "not_permitted"}
+    assert post(f"/v1/recommendations/{ID}/acks", {**ACK, **operator}).status_code == 202
+
+    assert acks(ledger) == [(ID, 1, "rejected", "slurm")]
+    assert (ledger.open_recommendations(), standings(ledger.database), dismissed_since(ledger.database, 0)) == ({}, {}, {})
 
 
 @pytest.mark.parametrize(
