@@ -14,9 +14,6 @@ from emulators.nvml.profiles import support
 from emulators.state import GpuState
 from ingest.clock import ManualClock
 from ingest.nvml import NvmlSource
-from ingest.nvml_lanes import Lane
-from ingest.nvml_protocol import Seat
-from ingest.nvml_reader import GpuReader
 from ingest.schema import Event, GpuSample, InventoryRow, Observed, OtherReading, SourceState
 
 pytestmark = pytest.mark.nvml
@@ -96,19 +93,6 @@ async def test_hung_gpu_comes_back_when_it_answers(open_source: OpenSource, mach
         assert time.monotonic() < end
         clock.advance(60)
         row = samples(await source.read(clock.now_ns()))[3]
-
-
-def test_breaker_tries_a_hung_gpu_at_every_tenth_poll() -> None:
-    """A GPU that overran three times is tried at every tenth poll only; what was late for want of CPU does not count."""
-    lane = Lane(GpuReader(None, Seat("GPU-0", 0)), place=0)
-    for _ in range(5):
-        lane.overran(is_excused=True)
-    for _ in range(3):
-        assert lane.is_due()
-        lane.overran(is_excused=False)
-    for _ in range(2):
-        assert [lane.is_due() for _ in range(10)] == [*[False] * 9, True]
-        lane.overran(is_excused=False)
 
 
 async def test_reload_is_a_new_epoch_and_no_loss(

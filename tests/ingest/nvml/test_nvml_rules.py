@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import random
-import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,10 +17,8 @@ from ingest.nvml_codes import CODES, code_of
 from ingest.nvml_epochs import Epoch
 from ingest.nvml_further import FURTHER, unpack_ber
 from ingest.nvml_inventory import FORGET_AFTER_S, Inventory
-from ingest.nvml_lanes import Lane, Lanes
 from ingest.nvml_memory import Memory, load, save
 from ingest.nvml_protocol import HEAD_BYTES, Answer, Reading, Seat, frame, to_supervisor
-from ingest.nvml_reader import GpuReader
 from ingest.nvml_rows import COLUMNS, check
 from ingest.nvml_signals import LINK_TOTALS, SIGNALS, VOLATILE, Call
 from ingest.nvml_supervisor import Pause
@@ -221,99 +216,3 @@ def test_answer_survives_the_wire() -> None:
     framed = frame(answer)
     assert int.from_bytes(framed[:HEAD_BYTES], "big") == len(framed) - HEAD_BYTES
     assert to_supervisor.decode(framed[HEAD_BYTES:]) == answer
-
-
-class SlowReader:
-    """Stands where a GPU is read, and takes its time when told to."""
-
-    def __init__(self, name: str) -> None:
-        self.seat = seats(name)[0]
-        self.gate: threading.Event | None = None
-        self.reads = 0
-
-    def read(self, tier: str, with_links: bool) -> Reading:
-        """Read, when the gate is open."""
-        self.reads += 1
-        if self.gate is not None:
-            self.gate.wait(10)
-        return Reading(self.seat, None, 1, {}, {})
-
-
-class Host:
-    """A host that lets the process run, or not."""
-
-    is_starving = False
-
-    def was_starved(self) -> bool:
-        """Tell so."""
-        return self.is_starving
-
-
-def lanes_of(*names: str, host: Host | None = None) -> tuple[Lanes, dict[str, SlowReader]]:
-    readers = {name: SlowReader(name) for name in names}
-    lanes = [Lane(cast("GpuReader", reader), place) for place, reader in enumerate(readers.values())]
-    return Lanes(lanes, lambda place, is_reading: None, watch=lambda: host or Host()), readers
-
-
-def read(lanes: Lanes) -> tuple[set[str], tuple[str, ...]]:
-    outcome = lanes.read("hot", with_links=False, deadline_s=0.6)
-    return set(outcome.readings), outcome.overran
-
-
-def test_hung_gpu_gets_no_second_call_and_a_breaker() -> None:
-    """While its call hangs a GPU is passed over; after three overruns it is tried at every tenth poll, and an answer closes the breaker."""
-    lanes, readers = lanes_of("a", "b", "c")
-    for overruns in (1, 2, 3):
-        gate = readers["b"].gate = threading.Event()
-        assert read(lanes) == ({"GPU-a", "GPU-c"}, ("GPU-b",))
-        assert read(lanes) == ({"GPU-a", "GPU-c"}, ())
-        assert readers["b"].reads == overruns
-        gate.set()
-        wait_until(lambda: not lanes.lanes[1].is_busy)
-    readers["b"].gate = None
-    heard = [("GPU-b" in read(lanes)[0]) for _ in range(12)]
-    assert heard == [False] * 9 + [True] * 3
-
-
-def test_two_hung_gpus_cost_the_others_little() -> None:
-    """With two GPUs hanging the others are read in the same poll, well before the deadline has passed twice."""
-    lanes, readers = lanes_of("a", "b", "c", "d")
-    readers["a"].gate = readers["b"].gate = threading.Event()
-    started = time.monotonic()
-    good, overran = read(lanes)
-    assert time.monotonic() - started < 1.0
-    assert good == {"GPU-c", "GPU-d"}
-    assert set(overran) == {"GPU-a", "GPU-b"}
-    readers["a"].gate.set()
-
-
-def test_late_gpu_of_a_starved_host_is_excused_and_waited_for() -> None:
-    """What is late for want of CPU opens no breaker and counts as late again at the next poll, where its call may turn out to hang."""
-    host = Host()
-    lanes, readers = lanes_of("a", "b", host=host)
-    gate = readers["b"].gate = threading.Event()
-    host.is_starving = True
-    for _ in range(4):
-        outcome = lanes.read("hot", with_links=False, deadline_s=0.6)
-        assert (set(outcome.readings), outcome.overran, outcome.is_starved) == ({"GPU-a"}, ("GPU-b",), True)
-    assert lanes.lanes[1].overruns == 0
-    host.is_starving = False
-    outcome = lanes.read("hot", with_links=False, deadline_s=0.6)
-    assert (outcome.overran, outcome.is_starved, lanes.lanes[1].overruns) == (("GPU-b",), False, 1)
-    gate.set()
-
-
-def test_gpu_that_has_hung_for_longer_is_named_before_the_one_that_joins_it() -> None:
-    """The one that was stuck before may hold the lock for which the other waits."""
-    lanes, readers = lanes_of("a", "b")
-    readers["b"].gate = threading.Event()
-    assert read(lanes) == ({"GPU-a"}, ("GPU-b",))
-    readers["a"].gate = readers["b"].gate
-    assert read(lanes) == (set(), ("GPU-b", "GPU-a"))
-    readers["b"].gate.set()
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    end = time.monotonic() + 5
-    while not is_so():
-        assert time.monotonic() < end
