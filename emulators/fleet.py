@@ -1,7 +1,8 @@
 """The live part of an emulated fleet: its nodes' devices at their real contracts, under a scaled clock, in one process.
 
-Every five minutes of fleet time each device shows what the world is like then; kernel events, XIDs and operators' tickets come at their
-own times. A node that is down answers nowhere but at its BMC; it comes back with a new boot id and with its counters at zero.
+Every five minutes of fleet time each device shows what the world is like then, late between two rounds of polls, so that what a round
+finds does not hang on how fast the machine is; kernel events, XIDs and operators' tickets come at their own times. A node that is down
+answers nowhere but at its BMC; it comes back with a new boot id and with its counters at zero.
 `endpoints.json` in the directory tells where everything is; it is there when all of it is ready.
 """
 
@@ -36,6 +37,7 @@ from ingest.clock import Clock
 log = structlog.get_logger()
 BMC_USER = "forewarn"
 _SCHEDULER_WALL_S = 0.5  # least wall time between two texts of the scheduler
+_SHOWN_AT = 0.8  # share of the cadence: polls come at its beginning, on a slow machine up to here
 REPORT_INTERVAL_S = 3600.0  # fleet seconds between the telemetry reports of a BMC
 
 
@@ -148,7 +150,7 @@ class Farm:
         password_file.write_text(password)
         bmc = Bmc(
             name,
-            read_state=lambda: (self._world.chassis_state(name, clock.now_ns()), self.devices[name].gpus),
+            read_state=lambda: (self._world.chassis_state(name, self._shown_ns), self.devices[name].gpus),
             now_ns=clock.now_ns,
             report_interval_s=REPORT_INTERVAL_S,
             fleet_seconds_per_wall_second=clock.scale,
@@ -166,6 +168,7 @@ class Farm:
 
     def show(self, at_ns: int) -> None:
         """Let every device show the world at a time."""
+        self._shown_ns = at_ns
         states = self._world.states(self._names, at_ns)
         slot = (at_ns - self._world.spec.start_ns) // (self._world.spec.cadence_s * NS)
         is_lost = self._defects.is_lost(self._index, np.full(len(self._index), slot))
@@ -225,9 +228,8 @@ class Life:
 
     async def live(self, operators: Operators, stop: asyncio.Event) -> None:
         """Go on until `stop` is set or the world ends."""
-        cadence_ns = self._spec.cadence_s * NS
         while self._shown_ns < self._spec.until_ns:
-            due_ns = self._shown_ns + cadence_ns
+            due_ns = self._last_change(self._shown_ns) + self._spec.cadence_s * NS
             next_ns = min(due_ns, self._events[0].at_ns if self._events else due_ns)
             await _wait(self._clock, next_ns, stop)
             if stop.is_set():
@@ -235,9 +237,13 @@ class Life:
             now_ns = max(self._clock.now_ns(), next_ns)
             self._farm.say(self._until(now_ns))
             if now_ns >= due_ns:
-                self._shown_ns = now_ns - (now_ns - self._spec.start_ns) % cadence_ns
+                self._shown_ns = self._last_change(now_ns)
                 self._farm.show(self._shown_ns)
                 await operators.report(now_ns)
+
+    def _last_change(self, now_ns: int) -> int:
+        cadence_ns = self._spec.cadence_s * NS
+        return now_ns - (now_ns - self._spec.start_ns - int(_SHOWN_AT * cadence_ns)) % cadence_ns
 
     def _until(self, now_ns: int) -> Iterator[KernelEvent]:
         while self._events and self._events[0].at_ns <= now_ns:

@@ -25,7 +25,7 @@ from ingest.schema import ChassisReading, GpuSample
 
 CADENCE_NS = 300 * NS
 # Told by the run of a collector, not by the device.
-OWN = {"node", "observed_at_ns", "received_at_ns", "epoch", "latency_us"}
+OWN = {"node", "observed_at_ns", "received_at_ns", "epoch", "latency_us", "xid_last_age_s"}
 
 
 @cache
