@@ -6,15 +6,18 @@
     GET  /v1/recommendations/{id}         newest revision of one
     GET  /healthz  /readyz  /metrics
 
-401 no secret signed the body · 404 no such recommendation · 413 too long · 422 breaks the contract, with the list of problems
+401 no secret signed the body · 404 no such recommendation · 413 too long · 422 breaks the contract, with the list of problems ·
+503 the ledger cannot take it now: send it again
 """
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
+import structlog
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -32,6 +35,7 @@ from ingest.clock import NS, Clock, SystemClock, ns_of
 
 LONGEST_BODY = 65_536
 FUTURE_NS = 300 * NS  # clocks differ by so much at most
+log = structlog.get_logger()
 _STATUS = {"stored": 202, "known": 200, "unknown": 404}
 
 
@@ -153,7 +157,7 @@ def app(ledger: Ledger, *, secrets: Mapping[str, Sequence[str]], cluster: str, c
     ]
     return Starlette(
         routes=[Route(path, endpoint, methods=[method]) for path, endpoint, method in routes],
-        exception_handlers={Refused: _refuse},
+        exception_handlers={Refused: _refuse, sqlite3.OperationalError: _put_off},
     )
 
 
@@ -170,6 +174,13 @@ async def _refuse(_: Request, refused: Exception) -> Response:
     assert isinstance(refused, Refused)
     CALLS_REFUSED.labels(refused.reason).inc()
     return _json(refused.status, {"error": refused.reason, "details": refused.details})
+
+
+async def _put_off(_: Request, error: Exception) -> Response:
+    """Answer for a ledger that is locked or whose disk is full."""
+    CALLS_REFUSED.labels("ledger").inc()
+    log.error("call_put_off", error=str(error))
+    return _json(503, {"error": "ledger", "details": [str(error)]})
 
 
 def _answer(receipt: Receipt) -> Response:

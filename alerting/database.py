@@ -55,10 +55,11 @@ class Database:
             self._connection.execute("begin immediate")
             try:
                 yield self._connection
+                self._connection.execute("commit")
             except BaseException:
-                self._connection.execute("rollback")
+                if self._connection.in_transaction:  # a full disk may have rolled it back already, or have refused the commit
+                    self._connection.execute("rollback")
                 raise
-            self._connection.execute("commit")
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Run one reading statement."""

@@ -24,7 +24,7 @@ import structlog
 
 from alerting.database import Database
 from alerting.events import CONTENT_TYPE
-from alerting.metrics import DEAD, DELIVERIES, EXPIRED, OLDEST
+from alerting.metrics import DEAD, DELIVERIES, EXPIRED, FAILURES, OLDEST
 from alerting.outbox import Outbox, Parcel
 from alerting.signature import sign
 from ingest.clock import NS, Clock, SystemClock, ns_of
@@ -124,9 +124,10 @@ class Delivery:
         while not stop.is_set():
             self._landed.clear()
             try:
-                attempts = [*_unfinished(attempts), *self._start_due()]
-            except Exception:
-                log.exception("webhook_delivery_failed", endpoint=self._endpoint.name)
+                attempts = self._look_after(attempts)
+                attempts += self._start_due()
+            except Exception as error:  # noqa: BLE001  # what befalls one look must not end the delivery
+                self._tell_failure(error)
             self._landed.wait(self._patience.idle_s)
         self.close()
 
@@ -161,9 +162,24 @@ class Delivery:
                 self._give_up(parcel, "expired")
                 EXPIRED.labels(self._endpoint.name).inc()
 
+    def _look_after(self, attempts: list[Future[None]]) -> list[Future[None]]:
+        """Tell what went wrong in attempts that have ended, once, and keep those under way."""
+        for attempt in attempts:
+            if attempt.done() and (error := attempt.exception()):
+                self._tell_failure(error)
+        return [attempt for attempt in attempts if not attempt.done()]
+
+    def _tell_failure(self, error: BaseException) -> None:
+        FAILURES.labels(self._endpoint.name, type(error).__name__).inc()
+        log.error("webhook_delivery_failed", endpoint=self._endpoint.name, error=str(error), exc_info=error)
+
     def _attempt(self, parcel: Parcel) -> None:
         try:
             self._settle(parcel, self._send(parcel))
+        except BaseException:  # the event comes again: not at once, where what it met cannot be written down
+            with self._lock:
+                self._breaker.note(False, self._wall.now_ns())
+            raise
         finally:
             with self._lock:
                 self._under_way.discard(parcel.seq)
@@ -200,8 +216,6 @@ class Delivery:
         DELIVERIES.labels(self._endpoint.name, answer.label).inc()
         is_ok = answer.code is not None and 200 <= answer.code < 300
         is_permanent = answer.code in PERMANENT or answer.code == GONE
-        with self._lock:
-            self._breaker.note(is_ok or is_permanent, self._wall.now_ns())
         if is_ok:
             self.outbox.done(parcel, answer.label, self._wall.now_ns())
         elif answer.code == GONE:
@@ -212,6 +226,8 @@ class Delivery:
             self._give_up(parcel, answer.label)
         else:
             self.outbox.retry(parcel, answer.label, self._wall.now_ns() + int(self._wait_s(parcel, answer) * NS))
+        with self._lock:
+            self._breaker.note(is_ok or is_permanent, self._wall.now_ns())
 
     def _wait_s(self, parcel: Parcel, answer: Answer) -> float:
         patience = self._patience
@@ -226,11 +242,3 @@ class Delivery:
     def _measure(self) -> None:
         oldest = self.outbox.oldest_wall_ns()
         OLDEST.labels(self._endpoint.name).set((self._wall.now_ns() - oldest) / NS if oldest else 0.0)
-
-
-def _unfinished(attempts: list[Future[None]]) -> list[Future[None]]:
-    """Raise what went wrong in attempts that have ended, and keep the others."""
-    for attempt in attempts:
-        if attempt.done():
-            attempt.result()
-    return [attempt for attempt in attempts if not attempt.done()]

@@ -7,6 +7,7 @@ Nothing here touches a node: what is said waits in the outbox for `delivery`, an
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -51,7 +52,7 @@ from alerting.schema import Action, Mode
 from alerting.settings import AlertSettings
 from alerting.topology import DomainId
 from ingest.clock import Clock, SystemClock
-from ingest.errors import LakeError, RecordRejected
+from ingest.errors import ForewarnError, LakeError, RecordRejected
 from ingest.lake import Lake
 from ingest.schema import OUTCOMES
 
@@ -90,9 +91,10 @@ class AlertLoop:
         while not stop.is_set():
             try:
                 self.run_pass()
-            except Exception:
+            except Exception as error:  # one pass that fails must not end the loop
                 PASSES.labels("failed").inc()
-                log.exception("alert_pass_failed")
+                is_told = isinstance(error, ForewarnError | sqlite3.Error)  # a full disk, a locked ledger: its text says it all
+                log.exception("alert_pass_failed", error=type(error).__name__, reason=str(error), exc_info=not is_told)
             stop.wait(every_s)
 
     def run_pass(self, now_ns: int | None = None) -> list[Said]:

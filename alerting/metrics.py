@@ -20,6 +20,7 @@ INCIDENTS = Gauge("forewarn_domain_incidents", "Failure domains that are suspect
 BUDGET_REFUSED = Counter("forewarn_budget_refused_total", "Revisions whose drain the budget refused, by policy.", ["policy"])
 BUDGET_TRIPPED = Gauge("forewarn_budget_tripped", "1 while the drain budget is tripped and waits for a person.")
 DELIVERIES = Counter("forewarn_webhook_deliveries_total", "Attempts to deliver an event, by answer.", ["endpoint", "code"])
+FAILURES = Counter("forewarn_webhook_failures_total", "Looks and attempts that met an error of ours, by error.", ["endpoint", "error"])
 EXPIRED = Counter("forewarn_webhook_expired_total", "Events given up because they had expired.", ["endpoint"])
 DEAD = Counter("forewarn_webhook_dead_total", "Events given up, by reason.", ["endpoint", "reason"])
 OLDEST = Gauge("forewarn_webhook_outbox_oldest_age_seconds", "Age of the oldest event that waits to be delivered.", ["endpoint"])

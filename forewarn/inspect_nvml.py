@@ -23,7 +23,10 @@ def steps_as_records(file: Path) -> Iterator[dict[str, Any]]:
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ConfigError(f"{file}: is not a file of steps ({error}): see docs/cli.md for an example") from error
     with tempfile.TemporaryDirectory() as directory:
-        polls = asyncio.run(_polls(steps, Path(directory)))
+        try:
+            polls = asyncio.run(_polls(steps, Path(directory)))
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise ConfigError(f"{file}: has a step that cannot be taken ({error}): see docs/cli.md for an example") from error
     for number, records in enumerate(polls):
         for record in records:
             yield {"poll": number, "table": TABLE_OF_RECORD[type(record)], **msgspec.to_builtins(record)}

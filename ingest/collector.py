@@ -27,6 +27,7 @@ from ingest.metrics import (
     READS_SKIPPED,
     RECORDS_DROPPED,
     RECORDS_EMITTED,
+    RECORDS_HELD,
     RECORDS_RECEIVED,
 )
 from ingest.pump import Pump
@@ -206,6 +207,7 @@ class Collector:
         for table, node, rows in group(records):
             for start in range(0, len(rows), MESSAGE_ROWS):
                 self._put(_Held(name, table, node, rows[start : start + MESSAGE_ROWS]))
+        RECORDS_HELD.set(sum(len(message.rows) for message in self._held))
 
     def _put(self, message: _Held) -> None:
         try:

@@ -11,6 +11,7 @@ RECORDS_RECEIVED = Counter("forewarn_collector_samples_total", "Records that a s
 RECORDS_EMITTED = Counter("forewarn_collector_emitted_records_total", "Records that the spool took", ["source"])
 RECORDS_REJECTED = Counter("forewarn_collector_rejected_records_total", "Records that cannot be sent", ["source", "reason"])
 RECORDS_DROPPED = Counter("forewarn_collector_dropped_records_total", "Records that the spool did not take", ["source", "reason"])
+RECORDS_HELD = Gauge("forewarn_collector_held_records", "Events that wait in memory because the spool's disk is full")
 READ_ERRORS = Counter("forewarn_collector_read_errors_total", "Reads that gave nothing", ["source", "reason"])
 READS_SKIPPED = Counter("forewarn_collector_skipped_reads_total", "Ticks passed over because the read before was not over", ["source"])
 READ_SECONDS = Histogram("forewarn_collector_read_duration_seconds", "Duration of a read", ["source"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -31,17 +32,28 @@ class FileRejects:
 
     def put(self, delivery: Delivery, reason: str, detail: str) -> None:
         """Append one line and bring it to the disk."""
-        with (self._directory / f"{delivery.table}.jsonl").open("ab") as file:
+        path = self._directory / f"{delivery.table}.jsonl"
+        with path.open("ab") as file:
+            if _is_torn(path):
+                file.write(b"\n")
             file.write(encode_rejected(delivery, reason, detail) + b"\n")
             file.flush()
             os.fsync(file.fileno())
 
     def read(self) -> Iterator[Rejected]:
-        """Give everything that is kept; a last line that was torn is none."""
+        """Give everything that is kept; a line that was torn, by a kill or a full disk, is none."""
         for path in sorted(self._directory.glob("*.jsonl")):
             for line in path.read_bytes().splitlines(keepends=True):
-                if line.endswith(b"\n"):
-                    yield msgspec.json.decode(line, type=Rejected)
+                with suppress(msgspec.DecodeError):
+                    if line.endswith(b"\n"):
+                        yield msgspec.json.decode(line, type=Rejected)
+
+
+def _is_torn(path: Path) -> bool:
+    with path.open("rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        file.seek(max(0, end - 1))
+        return file.read(1) not in (b"", b"\n")
 
 
 def encode_rejected(delivery: Delivery, reason: str, detail: str) -> bytes:

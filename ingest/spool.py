@@ -226,15 +226,22 @@ class Spool:
     def _take_seq(self) -> int:
         if self._next_seq >= self._state.ceiling:
             self._state.ceiling = self._next_seq + _SEQ_BLOCK
-            self._state_file.save(sync=True)
+            try:
+                self._state_file.save(sync=True)
+            except OSError as error:
+                self._state.ceiling = self._next_seq
+                raise SpoolFull(f"{self._directory}: {error}; make room on that disk") from error
         self._next_seq += 1
         return self._next_seq - 1
 
     def _sync_if_due(self) -> None:
         if time.monotonic() - self._synced_at >= self._sync_interval_s:
-            for lane in self._lanes.values():
-                lane.sync()
             self._synced_at = time.monotonic()
+            try:
+                for lane in self._lanes.values():
+                    lane.sync()
+            except OSError as error:  # what was put is kept; it is not safe from a loss of power until a sync succeeds
+                _log.error("spool_sync_failed", directory=str(self._directory), error=str(error))
             if not self._has_reserve:
                 self._fill_reserve()
 

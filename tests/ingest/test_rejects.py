@@ -22,3 +22,11 @@ def test_keeps_any_bytes(tmp_path: Path) -> None:
         ("events", 1, b"\x00\xff\n", "at byte 0"),
         ("jobs", 2, b"{}", "no head"),
     ]
+
+
+def test_a_torn_line_costs_no_line_after_it(tmp_path: Path) -> None:
+    """What a full disk or a kill left half is passed over; what is kept later is read."""
+    rejects = FileRejects(tmp_path)
+    (tmp_path / "events.jsonl").write_bytes(b'{"reason":"half')
+    rejects.put(Delivery(stream="s", offset=1, table="events", body=b"x"), "unreadable", "")
+    assert [kept.offset for kept in rejects.read()] == [1]
