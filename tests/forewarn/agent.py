@@ -1,4 +1,4 @@
-"""The real `forewarn collect` in a process of its own, without a broker: what it reads stays in its spool."""
+"""The real `forewarn collect` in a process of its own, without a broker: what it reads stays in its spool. Or `forewarn up`."""
 
 from __future__ import annotations
 
@@ -26,10 +26,12 @@ PATIENCE_S = 60.0
 
 
 class Agent:
-    """One collector; `configure` writes its configuration, `start` starts it."""
+    """One collector, alone or in `up`; `configure` writes its configuration, `start` starts it."""
 
-    def __init__(self, directory: Path, *, bootstrap: str = "127.0.0.1:9", **collect: Any) -> None:
+    def __init__(self, directory: Path, *, bootstrap: str = "127.0.0.1:9", command: str = "collect", **collect: Any) -> None:
         self.directory = directory
+        self._command = command
+        self._alert_port = free_port()
         self.configuration = directory / "forewarn.toml"
         self.log = directory / "log"
         self.port = free_port()
@@ -39,20 +41,23 @@ class Agent:
 
     def configure(self, **collect: Any) -> None:
         """Write the configuration; the process learns of it by SIGHUP."""
-        self.configuration.write_text(
-            tomli_w.dumps(
-                {
-                    "fleet": {"state_dir": str(self.directory / "state")},
-                    "bus": {"kind": "kafka", "bootstrap": self._bootstrap},
-                    "collect": {"metrics_port": self.port, **collect},
-                }
-            )
-        )
+        self.write({"collect": {"metrics_port": self.port, **collect}})
+
+    def write(self, sections: dict[str, Any]) -> None:
+        """Write sections beside those that say where everything is."""
+        bus = {"kind": "direct"} if self._command == "up" else {"kind": "kafka", "bootstrap": self._bootstrap}
+        places = {
+            "fleet": {"state_dir": str(self.directory / "state")},
+            "lake": {"path": str(self.directory / "lake")},
+            "alert": {"port": self._alert_port},
+            "bus": bus,
+        }
+        self.configuration.write_text(tomli_w.dumps(places | sections))
 
     def start(self, **more: str) -> None:
         """Start the process, with more in its environment, and wait until it answers."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("FOREWARN")}
-        command = [sys.executable, "-m", "forewarn", "collect", "--config", str(self.configuration)]
+        command = [sys.executable, "-m", "forewarn", self._command, "--config", str(self.configuration)]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment | more)
         self.until(lambda: self.get("/healthz")[0] == 200)
