@@ -114,16 +114,26 @@ class Supervisor:
     async def _clear(self, answer: Answer, tier: str, with_links: bool) -> Answer:
         """Ask for each doubtful GPU alone: a lock that another process held, or one GPU of several, took the worker down."""
         readings = {reading.seat.gpu_uuid: reading for reading in answer.readings}
-        last = answer
-        for uuid in sorted(self._doubtful & set(readings)):
+        last, innocent = answer, self._doubtful & set(readings)
+        for uuid in sorted(innocent):
             self._take_down_stuck(last)
             alone = await self._try(tier, with_links, tuple(set(readings) - {uuid}))
-            if alone is not None:
-                last = alone
-                self._settle(alone)
-                readings.update({reading.seat.gpu_uuid: reading for reading in alone.readings if reading.seat.gpu_uuid == uuid})
+            if alone is None and (self._child is not None or not self._pause.is_over()):
+                break  # no worker for now: nobody is guilty of that
+            if alone is None:
+                innocent.remove(uuid)
+                continue
+            last = alone
+            self._settle(alone)
+            readings.update({reading.seat.gpu_uuid: reading for reading in alone.readings if reading.seat.gpu_uuid == uuid})
+            if alone.is_starved:
+                break  # nothing is learnt now, and each would take its deadline
+            if uuid in alone.overran:
+                innocent.remove(uuid)
         if last is not answer:
             self._take_down_stuck(last)
+        for uuid in innocent:
+            self._suspects.pop(uuid, None)
         return msgspec.structs.replace(answer, readings=tuple(readings.values()), is_starved=answer.is_starved or last.is_starved)
 
     def _take_down_stuck(self, answer: Answer) -> None:
@@ -153,7 +163,7 @@ class Supervisor:
         else:
             if len(answer.overran) < 2 or answer.is_starved:
                 return answer
-            self._kill(child, self._doubt([answer.overran[0]]), "one GPU blocks others")  # it may hold the driver's lock
+            self._kill(child, self._doubt(list(answer.overran)), "one GPU blocks others")  # one of them holds the driver's lock
         return None
 
     async def _ready(self) -> Child | None:
