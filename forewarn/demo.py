@@ -21,11 +21,11 @@ from features.build import build_features
 from features.labels import label
 from features.rollup import roll_up
 from forewarn.account import Account, Recommended, TrueFailure, settle
-from forewarn.analysis import scored_until
 from forewarn.demo_fleet import LiveFleet, free_port, live_configuration, write_configuration, write_secret
+from forewarn.demo_pace import Pacer
 from forewarn.screen import Screen
-from ingest.clock import NS, SharedClock, datetime_of, ns_of
-from ingest.errors import ConfigError, ForewarnError
+from ingest.clock import NS, SharedClock, datetime_of
+from ingest.errors import ConfigError
 from ingest.lake import Lake
 from models.train import train
 
@@ -35,9 +35,7 @@ if TYPE_CHECKING:
 DAY_NS = 86_400 * NS
 _GRACE_NS = 1800 * NS  # fleet time after the last failure, so that what it left behind arrives
 _FASTEST = 2880.0  # fleet seconds per wall second that the collectors of sixteen nodes keep up with on two cores
-_MOST_BEHIND_NS = 9000 * NS  # fleet time by which the newest scores may be behind; a slow machine makes time stand until they are there
-_PATIENCE_S = 120.0  # wall time for which it may stand
-_LOOKS_EVERY_S = 1.0  # wall time between two looks at how far the scores are
+_LOOKS_EVERY_S = 0.01  # wall time between two looks at who is behind: 15 to 30 s of fleet time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,19 +177,12 @@ def _start_live(fleet: LiveFleet, directory: Path, now_ns: int, scale: float, op
 
 
 def _watch(wanted_ns: int, clock: SharedClock, lake: Lake, fleet: LiveFleet, screen: Screen) -> int:
-    """Wait until fleet time is at `wanted_ns`, and let it stand while the scores are too far behind; gives the fleet time at the end."""
-    epoch_ns, went_s = clock.now_ns(), time.monotonic()
+    """Pace the fleet until fleet time is at `wanted_ns`; gives the fleet time at the end."""
+    epoch_ns = clock.now_ns()
+    pacer = Pacer(clock, lake, epoch_ns)
     with screen.step(f"living on: {clock.scale:,.0f} times as fast") as progress:
-        while (at_ns := clock.now_ns()) < wanted_ns:
+        while (at_ns := pacer.keep(time.monotonic())) < wanted_ns:
             fleet.require_alive()
-            scored = scored_until(lake)
-            if at_ns - (ns_of(scored) if scored else epoch_ns) < _MOST_BEHIND_NS:
-                clock.go()
-                went_s = time.monotonic()
-            else:
-                clock.stand()
-            if time.monotonic() - went_s > _PATIENCE_S:
-                raise ForewarnError(f"no scores of {datetime_of(at_ns)} after {_PATIENCE_S:.0f} s: see the logs of forewarn up")
             progress((at_ns - epoch_ns) / (wanted_ns - epoch_ns))
             time.sleep(_LOOKS_EVERY_S)
     return clock.now_ns()

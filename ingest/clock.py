@@ -31,6 +31,9 @@ class Clock(Protocol):
     async def wait_until(self, at_ns: int) -> None:
         """Suspend the task until fleet time is at `at_ns`."""
 
+    def expect(self, work: str, at_ns: int | None) -> None:
+        """Note that `work` is done up to now and due next at `at_ns`, or never again; whoever paces fleet time may wait for it."""
+
 
 class SystemClock:
     """Fleet time is wall time."""
@@ -48,6 +51,9 @@ class SystemClock:
     async def wait_until(self, at_ns: int) -> None:
         """Suspend until `at_ns`; returns at once when it has passed."""
         await asyncio.sleep(max(0.0, (at_ns - self.now_ns()) / NS))
+
+    def expect(self, work: str, at_ns: int | None) -> None:
+        """Do nothing: real time waits for nobody."""
 
 
 class ScaledClock:
@@ -73,6 +79,9 @@ class ScaledClock:
         while wall_s := self._wall_s_until(at_ns):  # noqa: ASYNC110  # time may stand meanwhile, which no event tells
             await asyncio.sleep(wall_s)
 
+    def expect(self, work: str, at_ns: int | None) -> None:
+        """Do nothing: this time is not paced."""
+
     def _origin(self) -> tuple[int, int]:
         return self._epoch_ns, self._started_ns
 
@@ -87,23 +96,26 @@ class SharedClock(ScaledClock):
     """Scaled fleet time of several processes, kept in a file, so that whoever paces an emulated fleet can let time stand for all of them.
 
     The monotonic clock is one per machine, so that every process reads the same time from the same three numbers. The file holds them
-    between two equal revisions; a reader that meets two different ones looks again. One process at a time may let time stand.
+    between two equal revisions; a reader that meets two different ones looks again. After them comes the time of the earliest work that
+    is not done. One process at a time may let time stand, and one may be waited for.
     """
 
     _LAYOUT = struct.Struct("<qqdqq")  # revision, epoch_ns, scale, started_monotonic_ns, revision
+    _EXPECTED = struct.Struct("<q")
     _NEVER_NS = 1 << 62
     _LOOKS_EVERY_S = 0.05
 
     def __init__(self, file: Path) -> None:
         with file.open("r+b") as handle:
-            self._shared = mmap.mmap(handle.fileno(), self._LAYOUT.size)
+            self._shared = mmap.mmap(handle.fileno(), self._LAYOUT.size + self._EXPECTED.size)
+        self._due_ns: dict[str, int] = {}
         super().__init__(0, self._read()[2], 0)
 
     @classmethod
     def create(cls, file: Path, epoch_ns: int, scale: float) -> SharedClock:
         """Make the file of a new fleet time, which stands at `epoch_ns` until it is told to go."""
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(cls._LAYOUT.pack(0, epoch_ns, scale, cls._NEVER_NS, 0))
+        file.write_bytes(cls._LAYOUT.pack(0, epoch_ns, scale, cls._NEVER_NS, 0) + cls._EXPECTED.pack(cls._NEVER_NS))
         return cls(file)
 
     @property
@@ -121,6 +133,20 @@ class SharedClock(ScaledClock):
         if self.stands:
             self._write(self._origin()[0], time.monotonic_ns())
 
+    def expect(self, work: str, at_ns: int | None) -> None:
+        """Let everybody see when the earliest work of this process is due that is not done."""
+        if at_ns is None:
+            self._due_ns.pop(work, None)
+        else:
+            self._due_ns[work] = at_ns
+        self._shared[self._LAYOUT.size :] = self._EXPECTED.pack(min(self._due_ns.values(), default=self._NEVER_NS))
+
+    @property
+    def expected_ns(self) -> int:
+        """Tell the fleet time of the earliest work that is not done; far in the future where there is none."""
+        at_ns: int = self._EXPECTED.unpack(self._shared[self._LAYOUT.size :])[0]
+        return at_ns
+
     def _origin(self) -> tuple[int, int]:
         _, epoch_ns, _, started_ns, _ = self._read()
         return epoch_ns, started_ns
@@ -130,13 +156,13 @@ class SharedClock(ScaledClock):
 
     def _read(self) -> tuple[int, int, float, int, int]:
         while True:
-            read: tuple[int, int, float, int, int] = self._LAYOUT.unpack(self._shared[:])
+            read: tuple[int, int, float, int, int] = self._LAYOUT.unpack(self._shared[: self._LAYOUT.size])
             if read[0] == read[4]:
                 return read
 
     def _write(self, epoch_ns: int, started_ns: int) -> None:
         revision = self._read()[0] + 1
-        self._shared[:] = self._LAYOUT.pack(revision, epoch_ns, self.scale, started_ns, revision)
+        self._shared[: self._LAYOUT.size] = self._LAYOUT.pack(revision, epoch_ns, self.scale, started_ns, revision)
 
 
 class ManualClock:
@@ -163,6 +189,9 @@ class ManualClock:
         """Jump to `at_ns` and let other tasks run."""
         self._at_ns = max(self._at_ns, at_ns)
         await asyncio.sleep(0)
+
+    def expect(self, work: str, at_ns: int | None) -> None:
+        """Do nothing: whoever moves this time knows what is due."""
 
 
 def ns_of(at: datetime) -> int:

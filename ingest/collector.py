@@ -154,6 +154,7 @@ class Collector:
             if source.pace is Pace.WALL:
                 await self._read(followed)
         finally:
+            self._clock.expect(source.name, None)
             if followed.is_open:
                 await source.close()
 
@@ -163,6 +164,7 @@ class Collector:
             waiting = asyncio.ensure_future(asyncio.sleep(source.interval_s))
         else:
             at_ns = next_tick_ns(self._clock.now_ns(), source.interval_s, phase_ns)
+            self._clock.expect(source.name, at_ns)
             waiting = asyncio.ensure_future(self._clock.wait_until(at_ns))
         leaving = asyncio.ensure_future(leave.wait())
         await asyncio.wait((waiting, leaving), return_when=asyncio.FIRST_COMPLETED)
