@@ -31,11 +31,15 @@ class Tail:
     query: str
     seen: set[str] = field(default_factory=set)
     damage: str | None = None  # why the newest read could not read everything
+    whole_version: int | None = None  # the version of the table of which nothing is left to read
 
     def read(self, connection: duckdb.DuckDBPyConnection, since_ns: int, now_ns: int) -> list[dict[str, Any]]:
         """Give the rows of files that were not read before; a file counts as read only when the query has succeeded."""
         self.damage = None
         try:
+            version = self.lake.version(self.table)
+            if version is not None and version == self.whole_version:
+                return []
             files = self.lake.files(self.table, since=datetime_of(since_ns))
         except LakeUnreadable as error:
             self.damage = str(error)
@@ -43,6 +47,7 @@ class Tail:
         fresh = [file for file in files if file not in self.seen]
         rows, put_off = self._read_files(connection, fresh, since_ns, now_ns) if fresh else ([], set())
         self.seen = set(files) - put_off
+        self.whole_version = None if put_off else version
         return rows
 
     def _read_files(

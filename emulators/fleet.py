@@ -37,7 +37,7 @@ from ingest.clock import Clock
 log = structlog.get_logger()
 BMC_USER = "forewarn"
 _SCHEDULER_WALL_S = 0.5  # least wall time between two texts of the scheduler
-_SHOWN_AT = 0.8  # share of the cadence: polls come at its beginning, on a slow machine up to here
+_SHOWN_AT = 0.6  # share of the cadence: polls come at its beginning, those that are late before this
 REPORT_INTERVAL_S = 3600.0  # fleet seconds between the telemetry reports of a BMC
 
 
@@ -230,6 +230,7 @@ class Life:
         """Go on until `stop` is set or the world ends."""
         while self._shown_ns < self._spec.until_ns:
             due_ns = self._last_change(self._shown_ns) + self._spec.cadence_s * NS
+            self._clock.expect("devices", due_ns)
             next_ns = min(due_ns, self._events[0].at_ns if self._events else due_ns)
             await _wait(self._clock, next_ns, stop)
             if stop.is_set():

@@ -96,18 +96,20 @@ class SharedClock(ScaledClock):
     """Scaled fleet time of several processes, kept in a file, so that whoever paces an emulated fleet can let time stand for all of them.
 
     The monotonic clock is one per machine, so that every process reads the same time from the same three numbers. The file holds them
-    between two equal revisions; a reader that meets two different ones looks again. After them comes the time of the earliest work that
-    is not done. One process at a time may let time stand, and one may be waited for.
+    between two equal revisions; a reader that meets two different ones looks again. After them comes, for
+    each of two processes that may be waited for, the time of its earliest work that is not done. One process at a time may let time stand.
     """
 
     _LAYOUT = struct.Struct("<qqdqq")  # revision, epoch_ns, scale, started_monotonic_ns, revision
     _EXPECTED = struct.Struct("<q")
+    _SEATS = 2
     _NEVER_NS = 1 << 62
     _LOOKS_EVERY_S = 0.05
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, *, seat: int = 0) -> None:
         with file.open("r+b") as handle:
-            self._shared = mmap.mmap(handle.fileno(), self._LAYOUT.size + self._EXPECTED.size)
+            self._shared = mmap.mmap(handle.fileno(), self._LAYOUT.size + self._SEATS * self._EXPECTED.size)
+        self._place = self._LAYOUT.size + seat * self._EXPECTED.size
         self._due_ns: dict[str, int] = {}
         super().__init__(0, self._read()[2], 0)
 
@@ -115,7 +117,7 @@ class SharedClock(ScaledClock):
     def create(cls, file: Path, epoch_ns: int, scale: float) -> SharedClock:
         """Make the file of a new fleet time, which stands at `epoch_ns` until it is told to go."""
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(cls._LAYOUT.pack(0, epoch_ns, scale, cls._NEVER_NS, 0) + cls._EXPECTED.pack(cls._NEVER_NS))
+        file.write_bytes(cls._LAYOUT.pack(0, epoch_ns, scale, cls._NEVER_NS, 0) + cls._SEATS * cls._EXPECTED.pack(cls._NEVER_NS))
         return cls(file)
 
     @property
@@ -139,13 +141,13 @@ class SharedClock(ScaledClock):
             self._due_ns.pop(work, None)
         else:
             self._due_ns[work] = at_ns
-        self._shared[self._LAYOUT.size :] = self._EXPECTED.pack(min(self._due_ns.values(), default=self._NEVER_NS))
+        self._EXPECTED.pack_into(self._shared, self._place, min(self._due_ns.values(), default=self._NEVER_NS))
 
     @property
     def expected_ns(self) -> int:
         """Tell the fleet time of the earliest work that is not done; far in the future where there is none."""
-        at_ns: int = self._EXPECTED.unpack(self._shared[self._LAYOUT.size :])[0]
-        return at_ns
+        due_ns: list[int] = [at_ns for (at_ns,) in self._EXPECTED.iter_unpack(self._shared[self._LAYOUT.size :])]
+        return min(due_ns)
 
     def _origin(self) -> tuple[int, int]:
         _, epoch_ns, _, started_ns, _ = self._read()

@@ -40,7 +40,7 @@ def emulate_fleet(
         run_fleet(
             spec,
             names,
-            clock=SharedClock(clock_file) if clock_file else _own_clock(directory / "clock", spec.start_ns, scale),
+            clock=SharedClock(clock_file, seat=1) if clock_file else _own_clock(directory / "clock", spec.start_ns, scale),
             directory=directory,
             outcomes_url=outcomes_url,
             outcomes_secret_file=outcomes_secret_file,

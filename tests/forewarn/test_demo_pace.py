@@ -21,9 +21,10 @@ def standing(directory: Path, *, after_s: float) -> tuple[SharedClock, Pacer]:
 
 
 def test_time_waits_for_a_late_poll_of_another_process_and_goes_on_when_it_is_done(tmp_path: Path) -> None:
-    """The earliest poll that is not done counts; one that has not begun counts too."""
+    """The earliest that is not done counts, of both processes; what has not begun counts too."""
     clock, pacer = standing(tmp_path, after_s=500)
-    collector = SharedClock(tmp_path / "clock")
+    collector, devices = SharedClock(tmp_path / "clock"), SharedClock(tmp_path / "clock", seat=1)
+    devices.expect("devices", EPOCH + 480 * NS)
     collector.expect("nvml", EPOCH + 300 * NS)
     collector.expect("exporter", EPOCH + 600 * NS)
     assert pacer.keep(10.0) == EPOCH + 500 * NS
@@ -31,6 +32,9 @@ def test_time_waits_for_a_late_poll_of_another_process_and_goes_on_when_it_is_do
     collector.expect("nvml", EPOCH + 600 * NS)
     pacer.keep(10.1)
     assert not clock.stands
+    devices.expect("devices", EPOCH + 380 * NS)
+    pacer.keep(10.2)
+    assert clock.stands
 
 
 def test_a_poll_that_hangs_is_waited_for_once(tmp_path: Path) -> None:
