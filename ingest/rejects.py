@@ -8,8 +8,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import msgspec
+import structlog
 
 from ingest.bus import Delivery
+
+_log = structlog.get_logger()
 
 
 class Rejected(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,11 +27,12 @@ class Rejected(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FileRejects:
-    """Keep rejected messages as JSON lines, one file per table."""
+    """Keep rejected messages as JSON lines, the newest `most_bytes` to twice that of each table."""
 
-    def __init__(self, directory: str | Path) -> None:
+    def __init__(self, directory: str | Path, *, most_bytes: int = 64 << 20) -> None:
         self._directory = Path(directory)
         self._directory.mkdir(parents=True, exist_ok=True)
+        self._most_bytes = most_bytes
 
     def put(self, delivery: Delivery, reason: str, detail: str) -> None:
         """Append one line and bring it to the disk."""
@@ -39,6 +43,10 @@ class FileRejects:
             file.write(encode_rejected(delivery, reason, detail) + b"\n")
             file.flush()
             os.fsync(file.fileno())
+            is_full = file.tell() >= self._most_bytes
+        if is_full:
+            path.replace(path.with_suffix(".1.jsonl"))
+            _log.warning("older_rejected_messages_forgotten", table=delivery.table)
 
     def read(self) -> Iterator[Rejected]:
         """Give everything that is kept; a line that was torn, by a kill or a full disk, is none."""

@@ -30,3 +30,13 @@ def test_a_torn_line_costs_no_line_after_it(tmp_path: Path) -> None:
     (tmp_path / "events.jsonl").write_bytes(b'{"reason":"half')
     rejects.put(Delivery(stream="s", offset=1, table="events", body=b"x"), "unreadable", "")
     assert [kept.offset for kept in rejects.read()] == [1]
+
+
+def test_the_oldest_are_forgotten_where_they_become_many(tmp_path: Path) -> None:
+    """A table's files stay bounded however many messages are rejected, and the newest are kept in their order."""
+    rejects = FileRejects(tmp_path, most_bytes=1000)
+    for offset in range(100):
+        rejects.put(Delivery("s", offset, "events", b"x" * 100), "malformed", "")
+    kept = [one.offset for one in rejects.read()]
+    assert kept == list(range(kept[0], 100))
+    assert 1000 <= sum(file.stat().st_size for file in tmp_path.iterdir()) <= 2500
