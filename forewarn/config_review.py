@@ -53,8 +53,8 @@ def _has(values: Any, key: int | str) -> bool:
 
 
 def unusable(config: Config, origin: str) -> list[str]:
-    """Name files that cannot be read, secrets that cannot sign, and tables that are none."""
-    return [*_unreadable_files(config, origin), *_unknown_tables(config, origin)]
+    """Name files that cannot be read, secrets that cannot sign, tables that are none, and two or half ways to the scheduler."""
+    return [*_unreadable_files(config, origin), *_unknown_tables(config, origin), *_unclear_scheduler(config, origin)]
 
 
 def warnings(config: Config, origin: str) -> list[str]:
@@ -82,6 +82,18 @@ def _unknown_tables(config: Config, origin: str) -> list[str]:
             chosen_tables([name])
         except ConfigError as error:
             mistakes.append(f"{origin}: lake.keep_days.{name}: {error}")
+    return mistakes
+
+
+def _unclear_scheduler(config: Config, origin: str) -> list[str]:
+    collect = config.collect
+    address, mistakes = collect.slurm_rest, []
+    if address and (collect.squeue or collect.sacct):
+        mistakes.append(
+            f"{origin}: collect.slurm_rest = {address!r}: the jobs are read by commands too: take out collect.squeue and collect.sacct"
+        )
+    if address and address.startswith("http") and collect.slurm_token_file is None:
+        mistakes.append(f"{origin}: collect.slurm_token_file: is missing: slurmrestd asks for a token over TCP")
     return mistakes
 
 

@@ -30,6 +30,15 @@ def _http_address(text: str) -> str:
     return text
 
 
+def _slurmrestd_address(text: str) -> str:
+    if text.startswith("unix:/"):
+        return text
+    try:
+        return _http_address(text)
+    except ValueError as error:
+        raise ValueError("give an address like http://host:6820 or unix:/path") from error
+
+
 def ascending_horizons(horizons_h: Sequence[float]) -> Sequence[float]:
     """Take horizons in hours; raises ValueError where they are not above zero, finite and each longer than the one before."""
     if not horizons_h or any(not low < high < float("inf") for low, high in zip((0.0, *horizons_h), horizons_h, strict=False)):
@@ -38,6 +47,7 @@ def ascending_horizons(horizons_h: Sequence[float]) -> Sequence[float]:
 
 
 HttpAddress = Annotated[str, AfterValidator(_http_address)]
+SlurmrestdAddress = Annotated[str, AfterValidator(_slurmrestd_address)]
 
 
 class FleetSection(Section):
@@ -127,6 +137,14 @@ class CollectSection(Section):
     sacct: list[str] = Field(
         default_factory=list, description="command that prints ended jobs: sacct --allusers --starttime=now-2days --json"
     )
+    slurm_rest: SlurmrestdAddress | None = Field(
+        None, description="address of slurmrestd, http://host:6820 or unix:/path, in place of squeue and sacct"
+    )
+    slurm_user: str = Field("slurm", description="user whom slurmrestd's token was made for")
+    slurm_token_file: Path | None = Field(
+        None, description="file that holds the token, as `scontrol token` prints it; may be renewed at any time; over TCP it is needed"
+    )
+    slurm_accounting: bool = Field(False, description="ask slurmrestd's accounting how jobs ended that have left the queue")
 
 
 class WriteSection(Section):

@@ -23,6 +23,7 @@ from ingest.source import Source
 from ingest.xid_merge import MergedSource, XidMerge
 
 if TYPE_CHECKING:
+    from ingest.jobs import Slurm
     from ingest.xid import Catalogue
 
 
@@ -81,8 +82,9 @@ def _parts(config: Config, clock: Clock) -> Iterator[_Part]:
         secrets = [secret(bmc.password_file) for bmc in collect.redfish]
         told = [bmc.model_dump() for bmc in collect.redfish], secrets, [_contents(bmc.ca_file) for bmc in collect.redfish]
         yield _Part("redfish", _mark(config, told), lambda: _redfish(collect, secrets, clock))
-    if collect.squeue:
-        yield _Part("jobs", _mark(config, [collect.squeue, collect.sacct]), lambda: _jobs(config, clock), tells_xids=False)
+    if collect.squeue or collect.slurm_rest:
+        told_slurm = {name: value for name, value in collect if name.startswith(("squeue", "sacct", "slurm_"))}
+        yield _Part("jobs", _mark(config, told_slurm), lambda: _jobs(config, clock), tells_xids=False)
 
 
 def _mark(config: Config, told: object) -> bytes:
@@ -148,5 +150,15 @@ def _redfish(collect: CollectSection, secrets: list[str], clock: Clock) -> list[
 def _jobs(config: Config, clock: Clock) -> list[Source]:
     from ingest.jobs import JobsSource  # noqa: PLC0415
 
-    collect = config.collect
-    return [JobsSource(config.fleet.cluster, squeue=collect.squeue, sacct=collect.sacct, interval_s=collect.jobs_interval_s, clock=clock)]
+    return [JobsSource(config.fleet.cluster, _slurm(config.collect), interval_s=config.collect.jobs_interval_s, clock=clock)]
+
+
+def _slurm(collect: CollectSection) -> Slurm:
+    from ingest.jobs_commands import SlurmCommands  # noqa: PLC0415
+    from ingest.jobs_rest import SlurmRest  # noqa: PLC0415
+
+    if collect.slurm_rest is None:
+        return SlurmCommands(collect.squeue, collect.sacct)
+    return SlurmRest(
+        collect.slurm_rest, user=collect.slurm_user, token_file=collect.slurm_token_file, has_accounting=collect.slurm_accounting
+    )

@@ -12,6 +12,7 @@ import pytest
 
 from ingest.clock import NS, SystemClock
 from ingest.jobs import JobsSource
+from ingest.jobs_commands import SlurmCommands
 from ingest.schema import Job
 from tests.slurm import Slurm, running_slurm
 
@@ -31,7 +32,7 @@ class Watch:
     """The source, and the latest that it has said of each job."""
 
     def __init__(self, slurm: Slurm) -> None:
-        self._source = JobsSource("c1", squeue=slurm.command(*SQUEUE), sacct=slurm.command(*SACCT), clock=SystemClock())
+        self._source = JobsSource("c1", SlurmCommands(slurm.command(*SQUEUE), slurm.command(*SACCT)), clock=SystemClock())
         self.said: dict[str, list[Job]] = {}
 
     async def look(self) -> None:

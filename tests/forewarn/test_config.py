@@ -149,3 +149,29 @@ def test_what_may_come_yet_is_a_warning(tmp_path: Path) -> None:
         "collect.kernel_log.n1 = 'HERE/kmsg': is not there: nothing is read of it until it is",
         "fleet.state_dir = 'HERE/taken/state': HERE/taken is no folder that this user may write to",
     ]
+
+
+@pytest.mark.parametrize("address", ["http://ctl:6820", "https://proxy/slurm", "unix:/run/slurmrestd.socket"])
+def test_an_address_of_slurmrestd_is_one_of_two_kinds(tmp_path: Path, address: str) -> None:
+    """A server on the network or a socket; the token's file is looked at like any other."""
+    (tmp_path / "token").write_text("a.b.c")
+    text = f'[collect]\nslurm_rest = "{address}"\nslurm_token_file = "{tmp_path / "token"}"\n'
+    assert check(written(tmp_path, text), {}).mistakes == []
+
+
+@pytest.mark.parametrize("address", ["unix:run/socket", "unix:", "ctl:6820", "ftp://ctl", "http://:6820"])
+def test_no_other_address_is_taken_for_one_of_slurmrestd(tmp_path: Path, address: str) -> None:
+    """The mend names both kinds."""
+    file = written(tmp_path, f'[collect]\nslurm_rest = "{address}"\n')
+    mend = "give an address like http://host:6820 or unix:/path"
+    assert check(file, {}).mistakes == [f"{file}: collect.slurm_rest = '{address}': {mend}"]
+
+
+def test_two_ways_to_the_scheduler_or_half_a_one_are_mistakes(tmp_path: Path) -> None:
+    """Commands beside slurmrestd would say each job twice over; over TCP slurmrestd takes nobody without a token, over a socket it may."""
+    file = written(tmp_path, '[collect]\nslurm_rest = "http://ctl:6820"\nsacct = ["sacct"]\n')
+    assert check(file, {}).mistakes == [
+        f"{file}: collect.slurm_rest = 'http://ctl:6820': the jobs are read by commands too: take out collect.squeue and collect.sacct",
+        f"{file}: collect.slurm_token_file: is missing: slurmrestd asks for a token over TCP",
+    ]
+    assert check(written(tmp_path, '[collect]\nslurm_rest = "unix:/run/socket"\n'), {}).mistakes == []

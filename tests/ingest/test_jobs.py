@@ -16,7 +16,9 @@ from ingest.clock import NS, ManualClock
 from ingest.collector import Collector
 from ingest.errors import SourceUnavailable
 from ingest.hostlist import expand
-from ingest.jobs import JobsSource, jobs_of
+from ingest.jobs import JobsSource
+from ingest.jobs_answer import entries_of, jobs_of
+from ingest.jobs_commands import SlurmCommands
 from ingest.schema import Job
 from ingest.spool import Spool
 from tests.ingest.test_collector import Scripted, after
@@ -55,7 +57,7 @@ NEW = {
 
 def test_reads_a_job_of_22_05() -> None:
     """A running job of the old format: its nodes, GPUs, times and what its comment declares; a forecast end is no end."""
-    assert jobs_of({"jobs": [OLD]}, "c1", AT) == [
+    assert jobs_of([OLD], "c1", AT) == [
         Job(
             node="c1",
             source="slurm",
@@ -79,15 +81,15 @@ def test_reads_a_job_of_22_05() -> None:
 
 def test_reads_a_job_of_24_11() -> None:
     """A cancelled job of the new format: numbers in objects, state in a list, unset numbers missing."""
-    (job,) = jobs_of({"jobs": [NEW]}, "c1", AT)
+    (job,) = jobs_of([NEW], "c1", AT)
     assert (job.state, job.nodes, job.gpus) == ("cancelled", ("gpu003",), 8)
     assert (job.ended_at_ns, job.restarts, job.exit_code) == (1_749_999_200 * NS, None, None)
 
 
 def test_reads_what_a_real_slurm_said() -> None:
     """A capture of 22.05.8: jobs running, failed, completed, pending and cancelled before they started."""
-    answer = msgspec.json.decode((Path(__file__).parent / "slurm" / "squeue_22_05_8.json").read_bytes())
-    found = {job.job_id: job for job in jobs_of(answer, "c1", AT)}
+    entries = entries_of((Path(__file__).parent / "slurm" / "squeue_22_05_8.json").read_bytes(), "squeue")
+    found = {job.job_id: job for job in jobs_of(entries, "c1", AT)}
 
     assert {job_id: (job.state, job.nodes, job.gpus, job.exit_code) for job_id, job in found.items()} == {
         "1": ("running", ("gpu001", "gpu002"), 16, None),
@@ -103,7 +105,7 @@ def test_reads_what_a_real_slurm_said() -> None:
 
 def test_blank_values_are_missing_and_a_broken_job_hides_no_other() -> None:
     """Slurm's blank numbers become None; an entry that cannot be read is left out alone."""
-    (job,) = jobs_of({"jobs": [{"nodes": "x"}, OLD | {"restart_cnt": 4294967294, "start_time": 0}, {"job_id": 1}]}, "c1", AT)
+    (job,) = jobs_of([{"nodes": "x"}, OLD | {"restart_cnt": 4294967294, "start_time": 0}, {"job_id": 1}, None], "c1", AT)
     assert (job.restarts, job.started_at_ns) == (None, None)
 
 
@@ -127,7 +129,7 @@ KILLED_NEW = {"status": ["SIGNALED"], "return_code": {"set": False, "number": 0}
 )
 def test_reads_the_exit_code(state: str, said: object, code: int | None) -> None:
     """A number of wait(2), an object with code or signal, and a 0 that says nothing about a job that did not complete."""
-    (job,) = jobs_of({"jobs": [OLD | {"job_state": state, "exit_code": said}]}, "c1", AT)
+    (job,) = jobs_of([OLD | {"job_state": state, "exit_code": said}], "c1", AT)
     assert job.exit_code == code
 
 
@@ -152,7 +154,7 @@ async def test_says_a_job_again_only_when_it_has_changed(tmp_path: Path) -> None
     squeue = script(
         tmp_path, "squeue", {"jobs": [OLD]}, {"jobs": [OLD]}, {"jobs": [OLD | {"job_state": "COMPLETED", "end_time": 1_749_999_900}]}
     )
-    source = JobsSource("c1", squeue=squeue, clock=ManualClock(AT))
+    source = JobsSource("c1", SlurmCommands(squeue), clock=ManualClock(AT))
 
     said = [[(job.gpus, job.state, job.observed_at_ns) for job in await source.read(AT + n * NS)] for n in range(3)]
 
@@ -169,7 +171,7 @@ async def test_accounting_says_how_a_job_ended_that_has_left_the_queue(tmp_path:
     }
     squeue = script(tmp_path, "squeue", {"jobs": [OLD]}, {"jobs": []})
     sacct = script(tmp_path, "sacct", {"jobs": [ended, ended | {"job_id": 3}]})
-    source = JobsSource("c1", squeue=squeue, sacct=sacct, clock=ManualClock(AT))
+    source = JobsSource("c1", SlurmCommands(squeue, sacct), clock=ManualClock(AT))
     await source.read(AT)
 
     (job,) = await source.read(AT)
@@ -177,10 +179,23 @@ async def test_accounting_says_how_a_job_ended_that_has_left_the_queue(tmp_path:
     assert (job.job_id, job.state, job.ended_at_ns, job.nodes) == ("17", "node_fail", 1_749_999_500 * NS, ("gpu001", "gpu002"))
 
 
+async def test_of_the_runs_of_a_job_the_newest_is_its_end(tmp_path: Path) -> None:
+    """Accounting may list each run of a job that was queued again, in any order: the newest tells how it ended."""
+    first = {"job_id": 17, "state": {"current": "NODE_FAIL"}, "time": {"submission": 1_749_999_000, "end": 1_749_999_500}}
+    last = {"job_id": 17, "state": {"current": "CANCELLED"}, "time": {"submission": 1_749_999_500, "end": 1_749_999_900}}
+    squeue = script(tmp_path, "squeue", {"jobs": [OLD]}, {"jobs": []})
+    source = JobsSource("c1", SlurmCommands(squeue, script(tmp_path, "sacct", {"jobs": [last, first]})), clock=ManualClock(AT))
+    await source.read(AT)
+
+    (job,) = await source.read(AT)
+
+    assert (job.state, job.ended_at_ns) == ("cancelled", 1_749_999_900 * NS)
+
+
 async def test_a_job_that_nobody_knows_any_more_is_unknown(tmp_path: Path) -> None:
     """Without accounting a vanished job is said once as unknown: its nodes must not look busy for ever."""
     squeue = script(tmp_path, "squeue", {"jobs": [OLD]}, {"jobs": []})
-    source = JobsSource("c1", squeue=squeue, clock=ManualClock(AT))
+    source = JobsSource("c1", SlurmCommands(squeue), clock=ManualClock(AT))
     said = [[job.state for job in await source.read(AT)] for _ in range(3)]
     assert said == [["running"], ["unknown"], []]
 
@@ -191,12 +206,14 @@ async def test_a_job_that_nobody_knows_any_more_is_unknown(tmp_path: Path) -> No
         (("/nonexistent/squeue",), "unreachable"),
         ((sys.executable, "-c", "import sys; sys.exit('slurm_load_jobs error')"), "error(1)"),
         ((sys.executable, "-c", "print('{')"), "malformed"),
+        ((sys.executable, "-c", "print('{}')"), "malformed"),  # no list of jobs: not that there are none
+        ((sys.executable, "-c", """print('{"jobs": [], "errors": [{"error_number": 1007, "error": "no"}]}')"""), "error(1007)"),
         ((sys.executable, "-c", "import threading; threading.Event().wait()"), "hung"),
     ],
 )
 async def test_a_scheduler_that_does_not_answer_is_a_state_of_the_source(command: tuple[str, ...], state: str) -> None:
     """Every way of not answering has its own state."""
-    source = JobsSource("c1", squeue=command, deadline_s=0.5, clock=ManualClock(AT))
+    source = JobsSource("c1", SlurmCommands(command, deadline_s=0.5 if state == "hung" else 60.0), clock=ManualClock(AT))
     with pytest.raises(SourceUnavailable) as caught:
         await source.read(AT)
     assert caught.value.state == state
@@ -205,7 +222,7 @@ async def test_a_scheduler_that_does_not_answer_is_a_state_of_the_source(command
 async def test_without_a_scheduler_nothing_else_suffers(tmp_path: Path) -> None:
     """Beside a scheduler that is not there another source is read on at its own pace; the absence is a state of this source alone."""
     stop = asyncio.Event()
-    absent = JobsSource("c1", squeue=("/nonexistent/squeue",), interval_s=10.0, clock=ManualClock(AT))
+    absent = JobsSource("c1", SlurmCommands(("/nonexistent/squeue",)), interval_s=10.0, clock=ManualClock(AT))
     other = Scripted("other", after(20, stop))
     spool = Spool(tmp_path)
     collector = Collector([absent, other], spool, clock=ManualClock(AT))
