@@ -76,3 +76,12 @@ def test_links_and_states_are_complete() -> None:
     text = (DOCS / "sources.md").read_text()
     states = [str(outcome) for outcome in Outcome if outcome not in (Outcome.OK, Outcome.TRANSIENT, Outcome.BAD_FILTER)]
     assert [name for name in (*LINK_COLUMNS, *STATES.values(), *states) if f"`{name}`" not in text] == []
+
+
+def test_every_state_of_the_scheduler_is_named() -> None:
+    """Each state that reading Slurm can give stands in its section."""
+    section = (DOCS / "sources.md").read_text().partition("## Scheduler")[2].partition("\n## ")[0]
+    code = "".join(file.read_text() for file in (DOCS.parent / "ingest").glob("jobs_*.py"))
+    states = set(re.findall(r'SourceUnavailable\(f?"(\w+)', code))
+    assert {"unreachable", "unknown_version", "error"} <= states
+    assert {state for state in states if f"`{state}" not in section} == set()
