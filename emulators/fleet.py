@@ -148,12 +148,17 @@ class Farm:
         password_file = self._directory / name / "bmc.password"
         password_file.touch(mode=0o600)
         password_file.write_text(password)
+
+        async def until_next(fleet_s: float) -> None:
+            step_ns = int(fleet_s * NS)
+            await clock.wait_until((clock.now_ns() // step_ns + 1) * step_ns)
+
         bmc = Bmc(
             name,
             read_state=lambda: (self._world.chassis_state(name, self._shown_ns), self.devices[name].gpus),
             now_ns=clock.now_ns,
             report_interval_s=REPORT_INTERVAL_S,
-            fleet_seconds_per_wall_second=clock.scale,
+            sleep=until_next,
             username=BMC_USER,
             password=password,
         )

@@ -103,7 +103,7 @@ _MISSINGNESS = _family(
     ("polls_missing_1h", "0..1", "PT1H", "share of the expected samples that are missing"),
     ("polls_missing_24h", "0..1", "P1D", "share of the expected samples that are missing"),
     ("missing_alone", "0 or 1", "PT1H", "silent while the other GPUs of its node speak"),
-    ("telemetry_age_s", "s", "P7D", "age of the newest sample"),
+    ("telemetry_age_s", "s", "P7D", "age of the newest sample, rounded up to 5 minutes"),
     ("latency_trend", "log2", "P7D", "time that a read takes, last hour against the week"),
     ("latency_max_1h_ms", "ms", "PT1H", "longest time that a read took"),
     ("absent_share_24h", "0..1", "P1D", "share of samples that found the GPU absent or lost"),
@@ -141,7 +141,7 @@ _CHASSIS = _family(
     ("psu_missing_24h", "0 or 1", "P1D", "a power supply was missing"),
     ("node_power_24h_w", "W", "P1D", "mean power of the node"),
     ("bad_readings_share_24h", "0..1", "P1D", "share of the BMC's readings without a value"),
-    ("chassis_age_s", "s", "P7D", "age of the BMC's newest reading"),
+    ("chassis_age_s", "s", "P7D", "age of the BMC's newest reading, rounded up to 5 minutes"),
 )  # fmt: skip
 _NODE_HISTORY = _family(
     "history", "node", (*_HOST, *_ANY_GPU),
@@ -156,7 +156,7 @@ _NODE_HISTORY = _family(
 )  # fmt: skip
 _NODE_GPUS = _family(
     "gpus", "node", (*_HOST,),
-    ("telemetry_age_s", "s", "P7D", "age of the newest sample of any of its GPUs"),
+    ("telemetry_age_s", "s", "P7D", "age of the newest sample of any of its GPUs, rounded up to 5 minutes"),
     ("polls_missing_24h", "0..1", "P1D", "share of the expected samples of its GPUs that are missing"),
     ("gpus_silent_1h", "count", "PT1H", "GPUs without a sample"),
     ("resets_per_gpu_7d", "count", "P7D", "boots, driver loads and resets per GPU"),

@@ -57,7 +57,6 @@ async def serve_bmcs(
     username: str = "forewarn",
     password: str = "forewarn-test",  # noqa: S107  # of an emulator
     now_ns: Callable[[], int] = time.time_ns,
-    fleet_seconds_per_wall_second: float = 1.0,
     tell: Callable[[str, str], None] = lambda _, __: None,
 ) -> None:
     """Serve BMCs until cancelled; `tell` gets the name and address of each.
@@ -74,7 +73,6 @@ async def serve_bmcs(
                 read_state=machine_at_rest(name, now_ns),
                 now_ns=now_ns,
                 report_interval_s=report_interval_s,
-                fleet_seconds_per_wall_second=fleet_seconds_per_wall_second,
                 profile=profile,
                 username=username,
                 password=password,

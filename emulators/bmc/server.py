@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 from aiohttp import web
@@ -35,9 +35,9 @@ class Seen(NamedTuple):
 class Bmc:
     """A BMC over the state that `read_state` gives.
 
-    Reports carry fleet time (`now_ns`) and are made every `report_interval_s` of it; `fleet_seconds_per_wall_second` turns that into a
-    pace of the wall. `event_interval_s` adds an event without news at that pace, for judges that want to see one. `faults`, `defects`
-    (names of `payload_defects`) and `clock_offset_ns` may be changed while it serves.
+    Reports carry fleet time (`now_ns`) and are made every `report_interval_s` of it; `sleep` waits so many seconds of it.
+    `event_interval_s` adds an event without news at that pace, for judges that want to see one. `faults`, `defects` (names of
+    `payload_defects`) and `clock_offset_ns` may be changed while it serves.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Bmc:
         read_state: ReadState,
         now_ns: Callable[[], int],
         report_interval_s: float = 60.0,
-        fleet_seconds_per_wall_second: float = 1.0,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         profile: Profile | str = "strict",
         username: str = "forewarn",
         password: str = "forewarn-test",  # noqa: S107  # of an emulator
@@ -73,8 +73,8 @@ class Bmc:
         )
         self.streams = Streams(self.profile, self.tree)
         self._wall_ns = now_ns
-        self._report_s = report_interval_s / fleet_seconds_per_wall_second
-        self._event_s = None if event_interval_s is None else event_interval_s / fleet_seconds_per_wall_second
+        self._sleep = sleep
+        self._report_s, self._event_s = report_interval_s, event_interval_s
         self._runner: web.AppRunner | None = None
         self._site: web.TCPSite | None = None
         self._tls: ssl.SSLContext | None = None
@@ -180,7 +180,7 @@ class Bmc:
     async def _report(self) -> None:
         """Send every report at its pace."""
         while True:
-            await asyncio.sleep(self._report_s)
+            await self._sleep(self._report_s)
             if self.streams.readers:
                 for report in self.reports:
                     self.streams.send_report(self.report(report))
@@ -188,13 +188,13 @@ class Bmc:
     async def _notice(self, notices: Notices) -> None:
         """Send an event for everything that has changed in the machine."""
         while True:
-            await asyncio.sleep(self._report_s)
+            await self._sleep(self._report_s)
             for path, state in notices.changes():
                 severity = "OK" if state in ("On", "Enabled") else "Critical"
                 self.send_event("ResourceEvent.1.4.ResourceStateChanged", f"The state of {path} has changed to {state}.", path, severity)
 
     async def _remind(self, every_s: float) -> None:
         while True:
-            await asyncio.sleep(every_s)
+            await self._sleep(every_s)
             origin = self.machine.system
             self.send_event("ResourceEvent.1.4.ResourceChanged", "One or more resource properties have changed.", origin)

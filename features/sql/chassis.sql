@@ -31,7 +31,7 @@ days as (
         1 - min(psu_present_min) filter (is_last_day) as psu_missing_24h,
         sum(power_w_sum) filter (is_last_day) / nullif(sum(power_polls) filter (is_last_day), 0) as node_power_24h_w,
         sum(bad_readings) filter (is_last_day) / nullif(sum(readings + bad_readings) filter (is_last_day), 0) as bad_readings_share_24h,
-        hours_between(max(last_at), as_of) * 3600 as chassis_age_s
+        age_s(max(last_at), as_of) as chassis_age_s
     from sums
     group by as_of, node
 )

@@ -16,5 +16,8 @@ create or replace temp macro source_rank(source) as
 -- Hours from one time to another.
 create or replace temp macro hours_between(earlier, later) as (epoch_us(later) - epoch_us(earlier)) / 3.6e9;
 
+-- Age in seconds, rounded up to 5 minutes: finer than that it tells the phase of the polls, not the state of a machine.
+create or replace temp macro age_s(earlier, later) as ceil(hours_between(earlier, later) * 12) * 300;
+
 -- A value that rounding or a fast poller may push below zero; unlike greatest(0, x) it keeps what is unknown unknown.
 create or replace temp macro not_below_zero(x) as if(x < 0, 0, x);

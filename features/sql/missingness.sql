@@ -12,7 +12,7 @@ with sums as (
         coalesce(sum(polls) filter (ring <= 3), 0) as polls_24h,
         sum(absent_polls) filter (ring <= 3) as absent_24h,
         sum(bad_polls) filter (ring <= 3) as bad_24h,
-        hours_between(max(answered_at), as_of) * 3600 as telemetry_age_s,
+        age_s(max(answered_at), as_of) as telemetry_age_s,
         sum(latency_us_sum) filter (ring <= 1) / nullif(sum(latency_polls) filter (ring <= 1), 0) as latency_1h_us,
         sum(latency_us_sum) / nullif(sum(latency_polls), 0) as latency_7d_us,
         max(latency_us_max) filter (ring <= 1) as latency_max_1h_us,

@@ -44,7 +44,7 @@ class Rig:
 
     async def serve(self, *, port: int = 0, tls: Any = None, setup: Callable[[Bmc], None] = lambda _: None, **options: Any) -> Bmc:
         """Start a BMC; `setup` changes it before it is reachable."""
-        defaults = {"report_interval_s": REPORT_S, "fleet_seconds_per_wall_second": SCALE}
+        defaults = {"report_interval_s": REPORT_S, "sleep": lambda fleet_s: asyncio.sleep(fleet_s / SCALE)}
         bmc = Bmc("bmc1", read_state=lambda: (self.chassis, self.gpus), now_ns=self.clock.now_ns, **{**defaults, **options})
         setup(bmc)
         self.bmcs.append(bmc)
