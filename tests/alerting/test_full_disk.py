@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -23,6 +22,7 @@ from alerting.ledger import Ledger
 from alerting.loop import AlertLoop
 from alerting.signature import sign
 from ingest.clock import ManualClock, SystemClock
+from tests.disks import small_disk
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OUTCOME = {"outcome_id": "o1", "cluster": "dc1", "node": "n1", "kind": "part_replaced", "at": "2026-11-28T09:12:00Z", "source": "ticket"}
@@ -31,13 +31,8 @@ OUTCOME = {"outcome_id": "o1", "cluster": "dc1", "node": "n1", "kind": "part_rep
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
     """Mount a real file system of 1 MiB."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", place], capture_output=True, check=False)
-    if mounted.returncode:
-        pytest.skip(f"mounting a small disk is not permitted here: {mounted.stderr.decode().strip()}")
-    yield place
-    subprocess.run(["umount", "-l", place], check=True)
+    with small_disk(tmp_path / "disk", "1m") as disk:
+        yield disk
 
 
 @pytest.fixture

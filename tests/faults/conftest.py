@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.contracts.conftest import LEFT_SOCKETS
+from tests.disks import small_disk
 from tests.faults.broker import Broker
 from tests.faults.known_fleet import KnownFleet
 from tests.faults.plant import Plant
@@ -51,20 +52,8 @@ def make_plant(tmp_path: Path) -> Iterator[MakePlant]:
 @pytest.fixture
 def make_disk(tmp_path: Path) -> Iterator[Callable[[str, str], Path]]:
     """Mount small real disks; needs root."""
-    mounted: list[Path] = []
-
-    def make(name: str, size: str) -> Path:
-        disk = tmp_path / name
-        disk.mkdir()
-        done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", disk], capture_output=True, check=False)
-        if done.returncode:
-            pytest.skip(f"mounting a small disk is not permitted here: {done.stderr.decode().strip()}")
-        mounted.append(disk)
-        return disk
-
-    yield make
-    for disk in mounted:
-        subprocess.run(["umount", "-l", disk], check=True)
+    with ExitStack() as stack:
+        yield lambda name, size: stack.enter_context(small_disk(tmp_path / name, size))
 
 
 @pytest.fixture(scope="session")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from tests.disks import small_disk
 from tests.forewarn.agent import Agent
 
 pytestmark = pytest.mark.slow
@@ -18,16 +18,11 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def agent(tmp_path: Path) -> Iterator[Agent]:
     """Make a collector of one kernel log whose state lies on a file system of 512 KiB."""
-    state = tmp_path / "state"
-    state.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", state], capture_output=True, check=False)
-    if mounted.returncode:
-        pytest.skip(f"mounting a small disk is not permitted here: {mounted.stderr.decode().strip()}")
     (tmp_path / "kmsg").write_text(xid(1))
-    made = Agent(tmp_path, kernel_log={"n1": str(tmp_path / "kmsg")}, interval_s=1.0)
-    yield made
-    made.kill()
-    subprocess.run(["umount", "-l", state], check=True)
+    with small_disk(tmp_path / "state", "512k"):
+        made = Agent(tmp_path, kernel_log={"n1": str(tmp_path / "kmsg")}, interval_s=1.0)
+        yield made
+        made.kill()
 
 
 def xid(number: int) -> str:

@@ -14,20 +14,16 @@ from ingest.errors import SpoolFull
 from ingest.messages import decode
 from ingest.schema import Event, GpuSample
 from ingest.spool import Spool
+from tests.disks import small_disk
 
 DAY = 1_750_000_000_000_000_000
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def disk(tmp_path: Path) -> Iterator[Path]:
     """Mount a real file system of 512 KiB."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", disk], capture_output=True, check=False)
-    if mounted.returncode:
-        pytest.skip(f"mounting a small disk is not permitted here: {mounted.stderr.decode().strip()}")
-    yield disk
-    subprocess.run(["umount", "-l", disk], check=True)
+    with small_disk(tmp_path / "disk", "512k") as disk:
+        yield disk
 
 
 def sample() -> GpuSample:
@@ -56,9 +52,9 @@ def dropped() -> float:
     return REGISTRY.get_sample_value("forewarn_spool_dropped_records_total", {"reason": "disk_full"}) or 0.0
 
 
-def test_events_find_room_until_gauges_and_reserve_are_gone(small_disk: Path) -> None:
+def test_events_find_room_until_gauges_and_reserve_are_gone(disk: Path) -> None:
     """Gauges are refused, then the newest ones make room, then the reserve; then SpoolFull, and every event that was taken is there."""
-    spool = Spool(small_disk, segment_bytes=16_384, reserve_bytes=65_536, sync_interval_s=1e9)
+    spool = Spool(disk, segment_bytes=16_384, reserve_bytes=65_536, sync_interval_s=1e9)
     before = dropped()
     while spool.put("gpu_samples", "n1", [sample()]):
         pass
@@ -69,15 +65,15 @@ def test_events_find_room_until_gauges_and_reserve_are_gone(small_disk: Path) ->
     assert taken > 400
     assert dropped() - before > 300
     spool.close()
-    again = Spool(small_disk, segment_bytes=16_384, reserve_bytes=65_536)
+    again = Spool(disk, segment_bytes=16_384, reserve_bytes=65_536)
     found = [decode(message.body).rows[0] for message in again.take(10_000, max_bytes=1 << 30)]
     assert [row.code for row in found if isinstance(row, Event)] == list(range(taken))
     again.close()
 
 
-def test_a_full_disk_stops_neither_reading_nor_releasing(small_disk: Path) -> None:
+def test_a_full_disk_stops_neither_reading_nor_releasing(disk: Path) -> None:
     """What was taken can be read, released and thereby freed; the reserve comes back and the spool goes on under new numbers."""
-    spool = Spool(small_disk, segment_bytes=16_384, reserve_bytes=65_536, sync_interval_s=0.0)
+    spool = Spool(disk, segment_bytes=16_384, reserve_bytes=65_536, sync_interval_s=0.0)
     taken = fill(spool)
 
     messages = spool.take(10_000, max_bytes=1 << 30)
@@ -85,25 +81,25 @@ def test_a_full_disk_stops_neither_reading_nor_releasing(small_disk: Path) -> No
     spool.release(messages[-1])
 
     assert spool.put("events", "n1", [event(taken)])
-    assert (small_disk / "reserve").stat().st_size == 65_536
+    assert (disk / "reserve").stat().st_size == 65_536
     (message,) = spool.take(10)
     assert message.seq > messages[-1].seq
     spool.close()
 
 
-def test_the_numbering_survives_a_disk_that_is_full_when_it_opens(small_disk: Path) -> None:
+def test_the_numbering_survives_a_disk_that_is_full_when_it_opens(disk: Path) -> None:
     """The state file never grows: a spool that is opened on a full disk keeps its origin and numbers."""
-    spool = Spool(small_disk, reserve_bytes=4096)
+    spool = Spool(disk, reserve_bytes=4096)
     spool.put("events", "n1", [event(1)])
     (message,) = spool.take(1)
     spool.release(message)
     os.close(spool._lock_file)  # the process ends here
-    subprocess.run(["dd", "if=/dev/zero", f"of={small_disk / 'filler'}", "bs=4k"], capture_output=True, check=False)
-    assert os.statvfs(small_disk).f_bfree == 0
+    subprocess.run(["dd", "if=/dev/zero", f"of={disk / 'filler'}", "bs=4k"], capture_output=True, check=False)
+    assert os.statvfs(disk).f_bfree == 0
 
-    again = Spool(small_disk, reserve_bytes=4096)
+    again = Spool(disk, reserve_bytes=4096)
     assert again.origin == spool.origin
-    (small_disk / "filler").unlink()
+    (disk / "filler").unlink()
     again.put("events", "n1", [event(2)])
     (newer,) = again.take(1)
     assert newer.seq > message.seq
