@@ -181,7 +181,7 @@ def join_halves(readings: Iterable[ChassisReading]) -> list[ChassisReading]:
     """Join the 32-bit halves (`...Low`, `...High`) of counters into readings of their own, where both are of one instant."""
     halves: dict[tuple[str, str, str, int], dict[str, ChassisReading]] = {}
     for reading in readings:
-        if reading.value is not None and (found := _HALF.fullmatch(reading.sensor)):
+        if reading.value is not None and reading.sensor[:1] != "/" and (found := _HALF.fullmatch(reading.sensor)):
             key = (found["report"], found["metric_id"], found["context"] or "", reading.observed_at_ns)
             halves.setdefault(key, {})[found["half"]] = reading
     return [_joined(*key[:3], pair["Low"], pair["High"]) for key, pair in halves.items() if len(pair) == 2]

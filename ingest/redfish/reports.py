@@ -18,7 +18,7 @@ from ingest.redfish.sensors import SensorFacts
 from ingest.redfish.signal import Signal
 from ingest.redfish.signals import signal_of
 from ingest.redfish.throttle import throttle_readings
-from ingest.redfish.times import find_time
+from ingest.redfish.times import EventTime, find_time
 from ingest.redfish.values import ABSENT, Value, read_value
 from ingest.schema import ChassisReading
 
@@ -91,6 +91,7 @@ class _Reader:
     machine: Machine
     received_at_ns: int
     counts: Counter[str] = field(default_factory=Counter)
+    times: dict[str, EventTime] = field(default_factory=dict)  # by stamp: the values of one report share few
 
     def read(self, entry: object) -> ChassisReading:
         if not isinstance(entry, dict):
@@ -99,10 +100,12 @@ class _Reader:
         if series.metric_id in self.ambiguous and not series.context:
             raise RecordRejected("no_identity", f"{series.metric_id} is repeated")
         value = read_value(entry.get("MetricValue", ABSENT))
-        time = find_time((entry.get("Timestamp"), self.stamp), self.received_at_ns)
+        time = self._time(entry.get("Timestamp"))
         signal = signal_of(series, self.machine.sensors.get(series.path))
-        self.counts["nonconforming"] += not value.is_conforming
-        self.counts["unmapped"] += signal.quantity == "raw"
+        if not value.is_conforming:
+            self.counts["nonconforming"] += 1
+        if signal.quantity == "raw":
+            self.counts["unmapped"] += 1
         return ChassisReading(
             node=self.machine.node,
             observed_at_ns=time.at_ns,
@@ -117,6 +120,13 @@ class _Reader:
             quality=_quality(value, entry, series),
             time_quality=time.quality,
         )
+
+    def _time(self, stamp: object) -> EventTime:
+        if not isinstance(stamp, str):
+            return find_time((stamp, self.stamp), self.received_at_ns)
+        if stamp not in self.times:
+            self.times[stamp] = find_time((stamp, self.stamp), self.received_at_ns)
+        return self.times[stamp]
 
 
 def _convert(value: Value, signal: Signal) -> float | None:
@@ -146,15 +156,15 @@ def _merge(readings: list[ChassisReading], counts: Counter[str]) -> list[Chassis
     kept: dict[tuple[str, int, str | None], ChassisReading] = {}
     missing = []
     for reading in readings:
-        if reading.value is None and reading.text is None:
+        value, text = reading.value, reading.text
+        if value is None and text is None:
             missing.append(reading)
             continue
-        key = (reading.sensor, reading.observed_at_ns, reading.time_quality)
-        first = kept.setdefault(key, reading)
+        first = kept.setdefault(key := (reading.sensor, reading.observed_at_ns, reading.time_quality), reading)
         if first is reading:
             continue
         counts["merged"] += 1
-        if (first.value, first.text) != (reading.value, reading.text):
+        if (first.value, first.text) != (value, text):
             counts["duplicate_conflict"] += 1
             kept[key] = msgspec.structs.replace(first, value=None, text=None, quality="duplicate_conflict")
     return [*kept.values(), *missing]
