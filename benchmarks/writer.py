@@ -107,6 +107,7 @@ def main() -> int:
     set_apart()
     with tempfile.TemporaryDirectory() as folder:
         directory = Path(folder)
+        from_spool(polls[:NODES], NODES * GPUS, directory / "warm")  # a writer runs for months: what it loads at its start is not its rate
         with kafka(directory / "kafka") as broker:
             publish_us = fill_topic(broker.settings, messages)
             bare = replace(broker.settings, group="reads-only")
