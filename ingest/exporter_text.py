@@ -21,6 +21,7 @@ _LABEL = re.compile(rb'[ \t]*([a-zA-Z_][a-zA-Z0-9_]*)[ \t]*=[ \t]*"((?:[^"\\]|\\
 _END_OF_LABELS = re.compile(rb"[ \t]*\}")
 _ESCAPE = re.compile(r'\\([\\n"])')
 _COMMENT = ord("#")
+_SPARE = 500  # entries that a cache may hold whatever the page
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +79,11 @@ class PageParser:
         """Count the series in the cache; never above the bound."""
         return len(self._series)
 
+    @property
+    def cached_values(self) -> int:
+        """Count the values in the cache; never above the bound."""
+        return len(self._values)
+
     def parse(self, body: bytes) -> Page:
         """Read a whole body; raises nothing."""
         *lines, rest = body.split(b"\n")
@@ -91,7 +97,16 @@ class PageParser:
             for (series, value), part in zip(found, parts, strict=True):
                 if series is None or value is None:
                     self._read(b"".join(part), page)
+        self._forget(len(page.samples))
         return page
+
+    def _forget(self, samples: int) -> None:
+        """Empty a cache that holds several times what a page says: labels come and go, and counters never show a value twice."""
+        if samples and len(self._series) > 2 * samples + _SPARE:
+            self._series.clear()
+            self._gpus.clear()
+        if samples and len(self._values) > 4 * samples + _SPARE:
+            self._values.clear()
 
     def _read(self, line: bytes, page: Page) -> None:
         """Read a line that the caches do not hold."""

@@ -92,6 +92,17 @@ def test_no_body_raises(body: bytes) -> None:
     assert len(page.samples) + page.rejected.total() >= len(lines_in)
 
 
+def test_the_caches_hold_little_more_than_a_page() -> None:
+    """Labels that change with every scrape, and counters, whose values never come again, fill no memory."""
+    parser = PageParser()
+    for scrape in range(400):
+        lines = [f'churn{{UUID="GPU-{gpu}",pod="p{scrape}-{gpu}"}} {scrape * 1000 + gpu}' for gpu in range(50)]
+        page = parser.parse("\n".join([*lines, ""]).encode())
+        assert len(page.samples) == 50
+        assert parser.cached_series <= 700
+        assert parser.cached_values <= 800
+
+
 @pytest.mark.parametrize("max_series", [1, 7, 100])
 def test_the_caches_are_bounded(max_series: int) -> None:
     """Series that come and go, as with pods, never grow the cache beyond its bound."""
