@@ -45,6 +45,7 @@ OPEN = ("pending", "running")
 _GPUS_IN_GRES = re.compile(r"gpu(?::[^:(,]+)?:(\d+)")
 _GPUS_IN_TRES = re.compile(r"gres/gpu=(\d+)")
 _NOTHING_FOUND = 9003  # ESLURM_REST_EMPTY_RESULT: accounting's way to say that it has no such job
+_REFUSED = 1007  # ESLURM_PROTOCOL_AUTHENTICATION_ERROR
 _log = structlog.get_logger()
 
 
@@ -57,6 +58,9 @@ def entries_of(text: bytes, who: str) -> list[Any]:
     complaint = complaint_of(answer)
     if complaint.number == _NOTHING_FOUND:
         return []
+    if complaint.number == _REFUSED:
+        mend = "whom slurmctld or slurmdbd refuses; for tokens both need AuthAltTypes=auth/jwt"
+        raise SourceUnavailable("unauthorized", f"{who}: {complaint.text}: {mend}")
     if complaint.number:
         raise SourceUnavailable(f"error({complaint.number})", f"{who}: {complaint.text}")
     jobs = answer.get("jobs") if isinstance(answer, dict) else None
@@ -78,7 +82,8 @@ def complaint_of(answer: Any) -> Complaint:
     for error in errors if isinstance(errors, list) else ():
         number = error.get("error_number", error.get("errno")) if isinstance(error, dict) else None
         if isinstance(number, int) and number:
-            return Complaint(number, str(error.get("description") or error.get("error"))[:200])
+            words = [str(error[key]) for key in ("description", "error") if error.get(key)]
+            return Complaint(number, ": ".join(words)[:200])
     return Complaint(0, "")
 
 

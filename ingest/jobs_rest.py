@@ -2,19 +2,20 @@
 
 The server's OpenAPI document tells which versions of the API it offers; the newest of those that are read here is taken, logged and kept
 until a read fails. None of them is a state of the source, never a try with another. Slurm's own errors stand in the answer's `errors`:
-22.05 answers a wrong token with 500 and the number -1, 24.11 with 511 and 1007.
+22.05 answers a wrong token with 500 and the number -1, 24.11 with 511 and 1007; accounting of either with 200 and 1007.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import aiohttp
 import msgspec
 import structlog
+from yarl import URL
 
 from ingest.errors import SourceUnavailable
 from ingest.jobs_answer import complaint_of, entries_of
@@ -79,9 +80,10 @@ class SlurmRest:
             async with self._session() as session:
                 if self._paths is None:
                     self._paths = self._chosen(await self._get(session, "/openapi/v3"))
-                query = {"step": ",".join(ended)} if ended else {}
                 path = (self._paths.accounting if ended else None) or self._paths.queue
-                return entries_of(await self._get(session, path, query), self._address)
+                # 22.05 refuses a comma that is not escaped, and of a key that is given twice it takes one.
+                query = f"?step={'%2C'.join(ended)}" if ended else ""
+                return entries_of(await self._get(session, path + query), f"{self._address}{path}")
         except SourceUnavailable:
             self._paths = None
             raise
@@ -126,11 +128,11 @@ class SlurmRest:
         _log.info("slurm_rest_version", address=self._address, version=version)
         return Paths(queues[version], accounts.get(version))
 
-    async def _get(self, session: aiohttp.ClientSession, path: str, query: Mapping[str, str] | None = None) -> bytes:
+    async def _get(self, session: aiohttp.ClientSession, path: str) -> bytes:
         """Ask one question; raises SourceUnavailable unless the server answers it, shortly enough."""
         base = "http://slurmrestd" if self._address.startswith(_UNIX) else self._address.rstrip("/")
         body = bytearray()
-        async with session.get(base + path, params=query, allow_redirects=False) as answer:
+        async with session.get(URL(base + path, encoded=True), allow_redirects=False) as answer:
             async for chunk in answer.content.iter_any():
                 body += chunk
                 if len(body) > self._max_bytes:

@@ -24,6 +24,7 @@ from tests.ingest.test_collector import Scripted, after
 
 AT = 1_750_000_000 * NS
 SLURM = Path(__file__).parent / "slurm"
+REAL = SLURM / "rest_22_05_8"
 QUEUE = (SLURM / "squeue_22_05_8.json").read_bytes()
 RUNNING = {"job_id": 17, "job_state": ["RUNNING"], "nodes": "gpu001", "submit_time": 1_749_999_000, "start_time": 1_749_999_100}
 
@@ -46,7 +47,7 @@ class Server:
 
     async def answer(self, request: web.Request) -> web.Response:
         """Answer one question."""
-        self.asked.append(request.path_qs)
+        self.asked.append(request.raw_path)
         self.headers.append({name: value for name, value in request.headers.items() if name.startswith("X-SLURM")})
         if self.hangs:
             await asyncio.Event().wait()
@@ -98,8 +99,7 @@ async def test_the_token_is_read_at_each_question(server: Server, tmp_path: Path
     for text in ("SLURM_JWT=first.one.x\n", "second.one.x\n"):
         token.write_text(text)
         await source.read(AT)
-    said = [headers["X-SLURM-USER-TOKEN"] for headers in server.headers]
-    assert said == ["first.one.x", "first.one.x", "second.one.x"]
+    assert [headers["X-SLURM-USER-TOKEN"] for headers in server.headers] == ["first.one.x", "first.one.x", "second.one.x"]
     assert {headers["X-SLURM-USER-NAME"] for headers in server.headers} == {"root"}
 
 
@@ -159,7 +159,7 @@ async def test_a_version_that_is_not_read_here_is_a_state(server: Server, docume
 
 
 # What slurmrestd of 22.05.8 and 24.11.5 answers to a wrong token.
-WRONG_OLD = (500, {"meta": {}, "errors": [{"error": "Unspecified error", "errno": -1}]})
+WRONG_OLD = (500, (REAL / "wrong_token.json").read_bytes())
 WRONG_NEW = (511, {"errors": [{"error_number": 1007, "error": "Protocol authentication error"}]})
 
 
@@ -169,7 +169,6 @@ WRONG_NEW = (511, {"errors": [{"error_number": 1007, "error": "Protocol authenti
         ((401, b"Authentication failure"), "unauthorized", "Authentication failure"),
         (WRONG_OLD, "unauthorized", "Unspecified error"),
         (WRONG_NEW, "unauthorized", "Protocol authentication error"),
-        ((200, WRONG_NEW[1]), "error(1007)", "Protocol authentication error"),
         ((500, {"errors": [{"error_number": 2018, "error": "Invalid node name specified"}]}), "error(2018)", "Invalid node name"),
         ((503, b"\xff"), "error(503)", "503"),
         ((302, b""), "error(302)", "302"),
@@ -229,7 +228,50 @@ async def test_accounting_is_asked_for_the_jobs_that_have_gone_alone(server: Ser
     said = [job for job in await source.read(AT) if isinstance(job, Job)]
 
     assert {job.job_id: (job.state, job.ended_at_ns) for job in said} == {"17": ("node_fail", 1_749_999_500 * NS), "18": ("unknown", None)}
-    assert server.asked[-1] == f"{accounts}?step=17,18"
+    assert server.asked[-1] == f"{accounts}?step=17%2C18"  # 22.05 refuses a bare comma
+
+
+def recorded(server: Server) -> JobsSource:
+    """Let the server answer as slurmrestd of 22.05.8 did, and give a source with accounting."""
+    names = {"/openapi/v3": "openapi", "/slurm/v0.0.38/jobs": "jobs", "/slurmdb/v0.0.38/jobs": "accounting_requeued"}
+    server.answers = {path: (200, (REAL / f"{name}.json").read_bytes()) for path, name in names.items()}
+    return source_of(SlurmRest(server.url, has_accounting=True))
+
+
+async def test_what_a_real_slurmrestd_said_of_its_jobs(server: Server) -> None:
+    """Of three versions the newest is asked; jobs that ran, failed, completed, waited and were cancelled after a restart."""
+    said = [job for job in await recorded(server).read(AT) if isinstance(job, Job)]
+    assert {job.job_id: (job.state, job.nodes, job.gpus, job.exit_code, job.restarts) for job in said} == {
+        "1": ("running", ("gpu001", "gpu002"), 16, None, 0),
+        "2": ("failed", ("gpu003",), 2, 3, 0),
+        "3": ("completed", ("gpu003",), 2, 0, 0),
+        "4": ("pending", (), None, None, 0),
+        "5": ("cancelled", (), None, None, 1),
+    }
+    assert server.asked == ["/openapi/v3", "/slurm/v0.0.38/jobs"]
+
+
+async def test_what_a_real_accounting_said(server: Server) -> None:
+    """Of a job that was queued again and then cancelled both runs are listed: the newest is its end. One that nobody knows is no error."""
+    source = recorded(server)
+    server.answers["/slurm/v0.0.38/jobs"] = (200, {"jobs": [RUNNING | {"job_id": 5}]})
+    await source.read(AT)
+    server.answers["/slurm/v0.0.38/jobs"] = (200, {"jobs": [RUNNING]})
+    said = {job.job_id: job.state for job in await source.read(AT) if isinstance(job, Job)}
+    assert said == {"17": "running", "5": "cancelled"}
+    server.answers["/slurm/v0.0.38/jobs"] = (200, {"jobs": []})
+    server.answers["/slurmdb/v0.0.38/jobs"] = (200, (REAL / "accounting_empty.json").read_bytes())
+    assert [job.state for job in await source.read(AT) if isinstance(job, Job)] == ["unknown"]
+
+
+async def test_an_accounting_that_takes_no_tokens_says_so(server: Server) -> None:
+    """Behind slurmrestd, which answers 200, slurmdbd refuses: nobody is told to have ended."""
+    source = recorded(server)
+    await source.read(AT)
+    server.answers["/slurm/v0.0.38/jobs"] = (200, {"jobs": []})
+    server.answers["/slurmdb/v0.0.38/jobs"] = (200, (REAL / "wrong_token_accounting.json").read_bytes())
+    with pytest.raises(SourceUnavailable, match=r"unauthorized: .*/slurmdb/v0.0.38/jobs: Protocol .*AuthAltTypes=auth/jwt"):
+        await source.read(AT)
 
 
 async def test_many_jobs_that_have_gone_are_asked_for_in_parts(server: Server) -> None:
@@ -238,7 +280,7 @@ async def test_many_jobs_that_have_gone_are_asked_for_in_parts(server: Server) -
     server.answers |= {"/openapi/v3": (200, offered("/slurm/v0.0.38/jobs/", accounts)), accounts: (200, {"jobs": [RUNNING]})}
     ids = [str(number) for number in range(450)]
     assert len(await SlurmRest(server.url, has_accounting=True).ended(ids)) == 3
-    asked = [path.partition("?step=")[2].split(",") for path in server.asked if "step" in path]
+    asked = [path.partition("?step=")[2].split("%2C") for path in server.asked if "step" in path]
     assert ([len(part) for part in asked], [one for part in asked for one in part]) == ([200, 200, 50], ids)
 
 
