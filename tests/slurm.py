@@ -19,10 +19,11 @@ NEEDED = ("munged", "slurmctld", "slurmd", "slurmrestd", "slurmdbd", "mariadbd")
 
 @dataclass(frozen=True)
 class Slurm:
-    """A running cluster; its commands are run with `run`, or by others with `environment`."""
+    """A running cluster; its commands are run with `run`, or by others with `environment`; `rest` is slurmrestd over TCP, with tokens."""
 
     directory: Path
     environment: dict[str, str]
+    rest: str
 
     def run(self, *command: str) -> str:
         """Run one of Slurm's commands: what it prints."""
@@ -31,6 +32,11 @@ class Slurm:
         )
         assert done.returncode == 0, f"{command}: {done.stderr}"
         return done.stdout.strip()
+
+    @property
+    def rest_socket(self) -> str:
+        """Address of the slurmrestd that knows root by its socket."""
+        return f"unix:{self.directory / 'rest.socket'}"
 
     def command(self, *command: str) -> tuple[str, ...]:
         """Give a command that others can run as it stands: it finds this cluster."""
@@ -52,7 +58,8 @@ def running_slurm(nodes: int = 4, **settings: str) -> Iterator[Slurm]:
         directory = Path(name)
         try:
             _start(directory, nodes, ports | {"ACCOUNTING": "1", "START_TIMEOUT": "120"} | settings)
-            yield Slurm(directory, {"SLURM_CONF": str(directory / "etc" / "slurm.conf"), "TZ": "UTC"})
+            environment = {"SLURM_CONF": str(directory / "etc" / "slurm.conf"), "TZ": "UTC"}
+            yield Slurm(directory, environment, rest=f"http://127.0.0.1:{ports['REST_PORT']}")
         finally:
             subprocess.run([SERVICES / "slurm_stop.sh", directory], check=False, timeout=60)
 

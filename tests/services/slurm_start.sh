@@ -3,7 +3,7 @@
 # with ACCOUNTING=1 also slurmdbd and the database behind it, so that sacct answers.
 #
 #   slurm_start.sh RUN_DIR [NODES]            NODES defaults to 4; nodes are gpu001, gpu002, ... with 8 GPUs each
-#   eval "$(slurm_start.sh "$dir" 4)"         sets SLURM_CONF, SLURM_REST_URL and SLURM_REST_VERSION
+#   eval "$(slurm_start.sh "$dir" 4)"         sets SLURM_CONF, SLURM_REST_URL, SLURM_REST_SOCKET and SLURM_REST_VERSION
 #
 # Environment: CTLD_PORT (16817), REST_PORT (16820), SLURMD_BASE (16900; node i listens on SLURMD_BASE+i),
 #   SLURMD_TIMEOUT (20 s), START_TIMEOUT (60 s), KEEP_STATE=1 (recover the saved controller state; default: cold start).
@@ -129,10 +129,10 @@ echo "Name=gpu File=$R/dev/nvidia[0-7]" > "$R/etc/gres.conf"
 
 if [ "$major" -ge 23 ]; then
   echo "CgroupPlugin=disabled" > "$R/etc/cgroup.conf"
-  rest_args=(-s slurmctld -d "v0.0.40,v0.0.41,v0.0.42")
+  rest_args=(-s "slurmctld${ACCOUNTING:+,slurmdbd}" -d "v0.0.40,v0.0.41,v0.0.42")
   rest_version=v0.0.42
 else
-  rest_args=(-s "openapi/v0.0.36,openapi/v0.0.37,openapi/v0.0.38")
+  rest_args=(-s "openapi/v0.0.36,openapi/v0.0.37,openapi/v0.0.38${ACCOUNTING:+,openapi/dbv0.0.36,openapi/dbv0.0.37,openapi/dbv0.0.38}")
   rest_version=v0.0.38
 fi
 
@@ -152,6 +152,8 @@ if [ -n "${ACCOUNTING:-}" ]; then
   (umask 077; cat > "$R/etc/slurmdbd.conf" <<CONF
 AuthType=auth/munge
 AuthInfo=socket=$R/munge/munge.socket
+AuthAltTypes=auth/jwt
+AuthAltParameters=jwt_key=$R/etc/jwt_hs256.key
 DbdHost=localhost
 DbdAddr=127.0.0.1
 DbdPort=$DBD_PORT
@@ -176,21 +178,27 @@ fi
 if [ -n "${KEEP_STATE:-}" ]; then slurmctld -f "$SLURM_CONF"; else slurmctld -c -f "$SLURM_CONF"; fi >&2
 for ((i = 1; i <= N; i++)); do slurmd -N "$(printf 'gpu%03d' "$i")" -f "$SLURM_CONF" >&2; done
 
-# As root slurmrestd refuses to start without disable_user_check.
-SLURM_JWT=daemon SLURMRESTD_SECURITY=disable_user_check setsid slurmrestd -f "$SLURM_CONF" "${rest_args[@]}" \
+# Two of them, over TCP for tokens and on a socket for root itself. As root slurmrestd refuses to start without disable_user_check.
+export SLURMRESTD_SECURITY=disable_user_check
+SLURM_JWT=daemon setsid slurmrestd -f "$SLURM_CONF" "${rest_args[@]}" \
   -a rest_auth/jwt "127.0.0.1:$REST_PORT" > "$R/log/slurmrestd.log" 2>&1 < /dev/null &
 echo $! > "$R/pid/slurmrestd.pid"
+rm -f "$R/rest.socket"
+setsid slurmrestd -f "$SLURM_CONF" "${rest_args[@]}" \
+  -a rest_auth/local "unix:$R/rest.socket" > "$R/log/slurmrestd-socket.log" 2>&1 < /dev/null &
+echo $! > "$R/pid/slurmrestd-socket.pid"
 
-# Ready: every node has registered (a node is "unknown" or "idle*" before that) and slurmrestd listens.
+# Ready: every node has registered (a node is "unknown" or "idle*" before that) and both slurmrestd listen.
 end=$((SECONDS + ${START_TIMEOUT:-60}))
 until [ "$(timeout 5 sinfo -h -N -o %T 2>/dev/null | grep -vc -e unknown -e '\*' || true)" -ge "$N" ]; do
   [ $SECONDS -lt $end ] || die "nodes did not register in time: $(timeout 5 sinfo -h -N -o '%N %T' | tr '\n' ';')"
   sleep 0.1
 done
-until (exec 3<> "/dev/tcp/127.0.0.1/$REST_PORT") 2>/dev/null; do
-  kill -0 "$(cat "$R/pid/slurmrestd.pid")" 2>/dev/null || die "slurmrestd died"
+until [ -S "$R/rest.socket" ] && (exec 3<> "/dev/tcp/127.0.0.1/$REST_PORT") 2>/dev/null; do
+  for f in "$R"/pid/slurmrestd*.pid; do kill -0 "$(cat "$f")" 2>/dev/null || die "slurmrestd died"; done
   [ $SECONDS -lt $end ] || die "slurmrestd does not listen"
   sleep 0.1
 done
 
-echo "export SLURM_CONF=$SLURM_CONF SLURM_REST_URL=http://127.0.0.1:$REST_PORT SLURM_REST_VERSION=$rest_version"
+rest_url=http://127.0.0.1:$REST_PORT
+echo "export SLURM_CONF=$SLURM_CONF SLURM_REST_URL=$rest_url SLURM_REST_SOCKET=unix:$R/rest.socket SLURM_REST_VERSION=$rest_version"
