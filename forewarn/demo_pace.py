@@ -8,7 +8,7 @@ from ingest.errors import ForewarnError
 from ingest.lake import Lake
 
 _BEHIND_NS = 90 * NS  # fleet time by which a poll, or a change of the devices, may be late: changes are due 180 s after polls
-_PATIENCE_S = 1.0  # wall time for which a single one is waited for: one that hangs is part of what happens to fleets
+_PATIENCE_S = 10.0  # wall time for which a single one is waited for: one that hangs is part of what happens to fleets
 _SCORES_BEHIND_NS = 9000 * NS  # fleet time by which the newest scores may be behind
 _SCORES_PATIENCE_S = 120.0  # wall time for which scores are waited for
 _SCORES_EVERY_S = 1.0  # wall time between two looks at how far the scores are
