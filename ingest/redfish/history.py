@@ -14,7 +14,7 @@ import msgspec
 from ingest.schema import ChassisReading
 
 _SAME_NS = 2_000_000
-_MOST_EVENTS = 1024  # a ring of bmcweb has 200
+_MOST_EVENTS = 400  # twice the ring of bmcweb; a thousand BMCs remember 60 MB
 
 _Said = tuple[int, float | str | None]
 
