@@ -12,6 +12,7 @@ settings.register_profile("shared machine", deadline=None, suppress_health_check
 settings.load_profile("shared machine")
 
 SLOW = (
+    "alerting/test_damaged_lake.py",
     "alerting/test_scenarios.py",
     "contracts/test_kills.py",
     "emulators/nvml/",
@@ -24,11 +25,20 @@ SLOW = (
     "features/test_build.py",
     "features/test_clock_step.py",
     "features/test_rollup.py",
+    "forewarn/test_damaged_lake.py",
+    "forewarn/test_lake_commands.py",
     "forewarn/test_lake_year.py",
+    "forewarn/test_missing_is_risk.py",
+    "forewarn/test_one_reading.py",
     "fuzz/",
     "ingest/nvml/",
+    "ingest/test_codecs.py",
+    "ingest/test_evolution.py",
+    "ingest/test_known_events.py",
+    "ingest/test_lake_care.py",
     "ingest/test_lake_together.py",
     "ingest/redfish/test_polls.py",
+    "ingest/redfish/test_source.py",
     "ingest/redfish/test_stream.py",
     "models/test_evaluate.py",
     "models/test_train_and_score.py",
