@@ -28,7 +28,7 @@ from ingest.tables import Table
 
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
-_ROWS_PER_CHUNK = 150_000
+ROWS_PER_CHUNK = 150_000
 _RECORDS = (EVENTS, INVENTORY, OUTCOMES, TOPOLOGY, JOBS)
 _OF_RECORDS = ("seats", "failure_signs", "failures", "boards", "event_bursts", "repairs", "job_ends", "records")
 _PRECURSORS = ("ecc_trend", "link_retrains", "throttling", "thermal_drift", "power", "pcie", "missingness")
@@ -65,8 +65,9 @@ class FeatureBuilder:
     Landmarks count to the five minutes; off the hour they need the five-minute buckets, which the roll-up makes for the last days only.
     """
 
-    def __init__(self, lake: Lake, *, threads: int | None = 1, memory_limit: str = "1500MB") -> None:
+    def __init__(self, lake: Lake, *, threads: int | None = 1, memory_limit: str = "1500MB", rows_per_chunk: int = ROWS_PER_CHUNK) -> None:
         self.lake = lake
+        self._rows_per_chunk = rows_per_chunk
         self._open = ExitStack()
         self._connection = self._open.enter_context(engine.connect(threads, memory_limit))
         self._connection.register("xid_modes", pa.table({"code": list(MODE_OF_XID), "mode": list(MODE_OF_XID.values())}))
@@ -116,7 +117,7 @@ class FeatureBuilder:
         with self.lake.reading(self._connection):
             self._read_records()
         units = engine.value(self._connection, "select count(*) from boards")
-        size = max(1, _ROWS_PER_CHUNK // max(units, 400))
+        size = max(1, self._rows_per_chunk // max(units, 400))
         for first in range(0, len(landmarks), size):
             with self.lake.reading(self._connection):
                 frame = self._frame(landmarks[first : first + size])

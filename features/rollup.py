@@ -29,7 +29,7 @@ FINE = timedelta(minutes=5)
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
 _APP = "rollup"
-_ROWS_PER_RUN = 400_000  # 60 columns of them in windows take about 0.4 GB
+ROWS_PER_RUN = 400_000  # 60 columns of them in windows take about 0.4 GB
 _CARRY_DAYS = 35  # a GPU that was silent for longer starts from a new baseline
 # Where each tier begins in the whole of a first run, and how much of it it is.
 _SHARE = {"gpu_rollups_1h": (0.0, 0.75), "gpu_rollups_1d": (0.75, 0.05), "gpu_rollups_5m": (0.8, 0.15), "node_rollups_1h": (0.95, 0.05)}
@@ -69,8 +69,10 @@ class Rollup:
         fine_for: timedelta = timedelta(days=2),
         threads: int | None = None,
         memory_limit: str = "1GB",
+        rows_per_run: int = ROWS_PER_RUN,
     ) -> None:
         self.lake = lake
+        self._rows_per_run = rows_per_run
         self._grace = grace
         self._patience = patience
         self._late_by = late_by
@@ -141,7 +143,7 @@ class Rollup:
             self._append(NODE_ROLLUPS_1H, until)
 
     def _spans(self, table: Table, raw: Table, width: timedelta, earliest: datetime | None) -> Iterator[tuple[datetime, datetime]]:
-        """Split what is closed and not yet rolled up into runs of about `_ROWS_PER_RUN` raw rows."""
+        """Split what is closed and not yet rolled up into runs of about `rows_per_run` raw rows."""
         frontier = self.lake.committed(table, _APP)
         since = _EPOCH + timedelta(seconds=frontier) if frontier is not None else None
         until = _floor(self._complete_until, width)
@@ -154,7 +156,7 @@ class Rollup:
         first = since = max(since or _EPOCH, _day_of(min(rows)), earliest or _EPOCH)
         begins, share = _SHARE[table.name]
         while since < until:
-            step = _stride(rows, since, width)
+            step = _stride(rows, since, width, self._rows_per_run)
             yield since, min(since + step, until)
             since += step
             self._progress(begins + share * min(1.0, (since - first) / (until - first)))
@@ -201,15 +203,15 @@ class Rollup:
         ROLLUP_LATE_PARTS.labels(table.name).inc(late)
 
 
-def _stride(rows: Mapping[str, int], since: datetime, width: timedelta) -> timedelta:
+def _stride(rows: Mapping[str, int], since: datetime, width: timedelta, most_rows: int) -> timedelta:
     """Choose how far the run from `since` goes: whole days while they are small, else as many buckets as fit."""
     day, total = _floor(since, DAY), 0
-    while total + rows.get(f"{day:%Y-%m-%d}", 0) <= _ROWS_PER_RUN and day - since < timedelta(days=30):
+    while total + rows.get(f"{day:%Y-%m-%d}", 0) <= most_rows and day - since < timedelta(days=30):
         total += rows.get(f"{day:%Y-%m-%d}", 0)
         day += DAY
     if day > since:
         return day - since
-    share = _ROWS_PER_RUN / rows[f"{day:%Y-%m-%d}"]
+    share = most_rows / rows[f"{day:%Y-%m-%d}"]
     return max(width, _floor(_EPOCH + share * DAY, width) - _EPOCH)
 
 

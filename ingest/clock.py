@@ -96,8 +96,8 @@ class SharedClock(ScaledClock):
     """Scaled fleet time of several processes, kept in a file, so that whoever paces an emulated fleet can let time stand for all of them.
 
     The monotonic clock is one per machine, so that every process reads the same time from the same three numbers. The file holds them
-    between two equal revisions; a reader that meets two different ones looks again. After them comes, for
-    each of two processes that may be waited for, the time of its earliest work that is not done. One process at a time may let time stand.
+    between two equal revisions; a reader that meets two different ones looks again. After them comes, for each of two processes that may
+    be waited for, the time of its earliest work that is not done. One process at a time may let time stand.
     """
 
     _LAYOUT = struct.Struct("<qqdqq")  # revision, epoch_ns, scale, started_monotonic_ns, revision

@@ -156,15 +156,15 @@ def _merge(readings: list[ChassisReading], counts: Counter[str]) -> list[Chassis
     kept: dict[tuple[str, int, str | None], ChassisReading] = {}
     missing = []
     for reading in readings:
-        value, text = reading.value, reading.text
-        if value is None and text is None:
+        if reading.value is None and reading.text is None:
             missing.append(reading)
             continue
-        first = kept.setdefault(key := (reading.sensor, reading.observed_at_ns, reading.time_quality), reading)
+        key = (reading.sensor, reading.observed_at_ns, reading.time_quality)
+        first = kept.setdefault(key, reading)
         if first is reading:
             continue
         counts["merged"] += 1
-        if (first.value, first.text) != (value, text):
+        if (first.value, first.text) != (reading.value, reading.text):
             counts["duplicate_conflict"] += 1
             kept[key] = msgspec.structs.replace(first, value=None, text=None, quality="duplicate_conflict")
     return [*kept.values(), *missing]

@@ -118,8 +118,13 @@ def make_fleet(tmp_path: Path, clock: ManualClock) -> Callable[[int], Fleet]:
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    opened = Ledger(tmp_path / "ledger.sqlite", endpoints=("scheduler",))
+def ledger_directory(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+@pytest.fixture
+def ledger(ledger_directory: Path) -> Iterator[Ledger]:
+    opened = Ledger(ledger_directory / "ledger.sqlite", endpoints=("scheduler",))
     yield opened
     opened.close()
 

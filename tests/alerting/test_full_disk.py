@@ -36,11 +36,9 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def ledger(disk: Path) -> Iterator[Ledger]:
+def ledger_directory(disk: Path) -> Path:
     """Keep the ledger on the small disk."""
-    opened = Ledger(disk / "ledger.sqlite", endpoints=("scheduler",))
-    yield opened
-    opened.close()
+    return disk
 
 
 def fill(disk: Path) -> Path:

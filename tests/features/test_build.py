@@ -146,13 +146,13 @@ def test_a_fleet_known_by_its_nodes_has_node_rows_only(lake: Lake, put: Put, at:
 
 
 @pytest.mark.usefixtures("fleet")
-def test_landmarks_in_chunks_give_the_same_rows(lake: Lake, at: At, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_landmarks_in_chunks_give_the_same_rows(lake: Lake, at: At) -> None:
     """Memory is bounded by doing some landmarks at a time, and that changes no value."""
     roll_up(lake, at(120))
     landmarks = [at(hour) for hour in range(24, 120, 24)]
     whole = compute(lake, landmarks)
-    monkeypatch.setattr(build, "_ROWS_PER_CHUNK", 400)
-    pieces = compute(lake, landmarks)
+    with build.FeatureBuilder(lake, rows_per_chunk=400) as builder:
+        pieces = builder.compute(landmarks)
     _assert_equal(whole[0], pieces[0])
     _assert_equal(whole[1], pieces[1])
 

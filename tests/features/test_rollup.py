@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from features import engine, rollup
+from features import engine
 from features.buckets import GPU_ROLLUPS_1D, GPU_ROLLUPS_1H, GPU_ROLLUPS_5M, NODE_ROLLUPS_1H
 from features.rollup import Rollup, roll_up
 from ingest.lake import Lake
@@ -86,13 +86,11 @@ def test_five_minute_buckets_add_up_to_their_hour(lake: Lake, sampled: Callable[
         assert hours[row["gpu_uuid"], row["started_at"]] == row["pcie_replay"]
 
 
-def test_a_long_history_is_rolled_up_in_runs_of_bounded_size(
-    lake: Lake, sampled: Callable[..., None], read: Read, at: At, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_history_is_rolled_up_in_runs_of_bounded_size(lake: Lake, sampled: Callable[..., None], read: Read, at: At) -> None:
     """Growth goes on over the border of two runs, and a run that is cut short is taken up where it ended."""
-    monkeypatch.setattr(rollup, "_ROWS_PER_RUN", 100)
     sampled((0, 30))
-    roll_up(lake, at(30))
+    with Rollup(lake, rows_per_run=100) as rolling:
+        rolling.run(at(30))
     growth = [row["pcie_replay"] for row in read(GPU_ROLLUPS_1H) if row["gpu_uuid"] == "g0"]
     assert growth == [11] + [12] * 28
 
