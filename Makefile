@@ -26,7 +26,7 @@ test: .venv/.development $(JUDGES) system  ## everything that CI runs; starts th
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m forewarn.reference --check
-	$(BIN)/pytest -n 2 --dist loadgroup
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 check: .venv/.development  ## format, lint, types, import contracts, quick tests, documentation drift: under two minutes
 	$(BIN)/ruff format --check .
@@ -34,7 +34,7 @@ check: .venv/.development  ## format, lint, types, import contracts, quick tests
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m forewarn.reference --check
-	$(BIN)/pytest -n 2 --dist loadgroup $(QUICK)
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder $(QUICK)
 
 judges: $(JUDGES)  ## install the validators, clients and GPU tools of others that `make test` runs against the emulators
 

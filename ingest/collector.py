@@ -251,17 +251,30 @@ def next_tick_ns(now_ns: int, interval_s: float, phase_ns: int) -> int:
 
 
 async def read_once(sources: Sequence[Source], at_ns: int, *, deadline_s: float = 30.0) -> tuple[list[Observed], list[str]]:
-    """Read every source one time and keep nothing; give the records, and the sources that could not be read, which are logged."""
+    """Read every source one time and keep nothing; give the records, and the sources that could not be read, which are logged.
+
+    A source that is still asking its nodes is drained until each has been heard, or the deadline (wall seconds, per source) has passed.
+    """
     found: list[Observed] = []
     failed: list[str] = []
     for source in sources:
         try:
             async with asyncio.timeout(deadline_s):
                 await source.open()
-                found += await source.read(at_ns)
+                await _drain(source, at_ns, found)
         except (SourceUnavailable, TimeoutError, OSError) as error:
             failed.append(source.name)
-            _log.warning("source_unreadable", source=source.name, error=f"{type(error).__name__}: {error}")
+            unheard = ", ".join(sorted(source.unheard)) or None
+            _log.warning("source_unreadable", source=source.name, error=f"{type(error).__name__}: {error}", unheard=unheard)
         finally:
             await source.close()
     return found, failed
+
+
+async def _drain(source: Source, at_ns: int, found: list[Observed]) -> None:
+    is_waiting = True
+    while is_waiting:
+        is_waiting = bool(source.unheard)  # asked first: what was heard by then is in the read
+        found += await source.read(at_ns)
+        if is_waiting:
+            await asyncio.sleep(source.interval_s)

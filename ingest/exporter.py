@@ -50,6 +50,7 @@ class ExporterSource:
 
     name = SOURCE
     pace = Pace.FLEET
+    unheard = ()
 
     def __init__(
         self,

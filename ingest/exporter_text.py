@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import islice
 
 from ingest.errors import RecordRejected
 from ingest.exporter_fields import FIELD_OF_NAME, Field
@@ -21,7 +22,7 @@ _LABEL = re.compile(rb'[ \t]*([a-zA-Z_][a-zA-Z0-9_]*)[ \t]*=[ \t]*"((?:[^"\\]|\\
 _END_OF_LABELS = re.compile(rb"[ \t]*\}")
 _ESCAPE = re.compile(r'\\([\\n"])')
 _COMMENT = ord("#")
-_SPARE = 500  # entries that a cache may hold whatever the page
+_SPARE = 500  # series that are kept whatever the page
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +90,9 @@ class PageParser:
         *lines, rest = body.split(b"\n")
         page = Page(is_truncated=bool(rest))
         # Built-ins over whole lists, not a loop over lines: half the time of a page.
-        parts = [line.rpartition(b" ") for line in lines if line[:1] != b"#"]
+        parts = [line.rpartition(b" ") for line in lines if line and line[0] != _COMMENT]
+        texts = {text for _, _, text in parts}
+        self._learn_values(texts)
         series_of, value_of = self._series.get, self._values.get
         found = [(series_of(prefix), value_of(text)) for prefix, _, text in parts]
         page.samples = [pair for pair in found if pair[0] is not None and pair[1] is not None]  # type: ignore[misc]
@@ -97,16 +100,28 @@ class PageParser:
             for (series, value), part in zip(found, parts, strict=True):
                 if series is None or value is None:
                     self._read(b"".join(part), page)
-        self._forget(len(page.samples))
+        self._forget(len(page.samples), texts)
         return page
 
-    def _forget(self, samples: int) -> None:
-        """Empty a cache that holds several times what a page says: labels come and go, and counters never show a value twice."""
+    def _forget(self, samples: int, texts: set[bytes]) -> None:
+        """Keep no more than twice what a page says: labels come and go, and counters never show a value twice."""
         if samples and len(self._series) > 2 * samples + _SPARE:
             self._series.clear()
             self._gpus.clear()
-        if samples and len(self._values) > 4 * samples + _SPARE:
+        if len(self._values) > 2 * len(texts) > 0:
+            self._values = {text: self._values[text] for text in texts if text in self._values}
+
+    def _learn_values(self, texts: set[bytes]) -> None:
+        """Read the values that the page before did not have; what is none is left to the reading of its line, which says why."""
+        unknown = texts.difference(self._values)
+        if len(self._values) + len(unknown) > self._max_values:
             self._values.clear()
+            unknown = texts
+        for text in islice(unknown, self._max_values):
+            try:
+                self._values[text] = read_value(text)
+            except RecordRejected:
+                continue
 
     def _read(self, line: bytes, page: Page) -> None:
         """Read a line that the caches do not hold."""

@@ -8,6 +8,7 @@ conversion to float. Integer sentinels all read as blank: one pass through a dou
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 
 from ingest.errors import RecordRejected
 
@@ -18,6 +19,8 @@ _CODES = ("blank", "blank", "not_supported", "no_permission")
 _INT32_BLANK = 0x7FFFFFF0
 _INT64_BLANK = 0x7FFFFFFFFFFFFFF0
 _FP64_BLANK = 140737488355328
+_UNDERSCORE, _POINT = b"_."  # as numbers: looked for four times as fast as bytes
+_MOST_DIGITS = 20  # those of an uint64; Python refuses thousands
 _INT64_ULP = 1024  # doubles just below 2^63 lie this far apart
 _STRINGS = {
     b"<<<NULL>>>": "blank",
@@ -30,23 +33,27 @@ SATURATED = (2**31 - 1, 2**32 - 1)  # a counter that stands here has run full or
 
 def read_value(text: bytes) -> Value:
     """Read the text of a value; raises RecordRejected with reason `empty_value` or `non_numeric`."""
-    if not text:
-        raise RecordRejected("empty_value")
-    if text in _STRINGS:
+    if text.isdigit() and len(text) < _MOST_DIGITS:
+        number: Number = int(text)
+    elif text in _STRINGS:
         return _STRINGS[text]
-    number = _number(text)
+    else:
+        number = _number(text)
+    if -_INT32_BLANK < number < _INT32_BLANK:
+        return number
     if not math.isfinite(number):
         return "blank"
     return _sentinel(number) or number
 
 
 def _number(text: bytes) -> Number:
-    if b"_" in text or not text.isascii():
+    if not text:
+        raise RecordRejected("empty_value")
+    if _UNDERSCORE in text or not text.isascii():
         raise RecordRejected("non_numeric", repr(text))
-    try:
-        return int(text)
-    except ValueError:
-        pass
+    if _POINT not in text:  # a failed conversion costs more than all the rest
+        with suppress(ValueError):
+            return int(text)
     try:
         return float(text)
     except ValueError:

@@ -37,6 +37,7 @@ class JobsSource:
 
     name = NAME
     pace = Pace.FLEET
+    unheard = ()
 
     def __init__(self, cluster: str, slurm: Slurm, *, interval_s: float = 30.0, clock: Clock) -> None:
         self.interval_s = interval_s

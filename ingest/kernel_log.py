@@ -104,6 +104,7 @@ class KernelLogSource:
 
     name = SOURCE
     pace = Pace.WALL
+    unheard = ()
 
     def __init__(
         self,

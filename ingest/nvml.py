@@ -35,6 +35,7 @@ class NvmlSource:
 
     name = SOURCE
     pace = Pace.FLEET
+    unheard = ()
 
     def __init__(
         self,
@@ -112,6 +113,7 @@ class NvmlEvents:
 
     name = "nvml_events"
     pace = Pace.WALL
+    unheard = ()
     interval_s = EVENTS_INTERVAL_S
 
     def __init__(self, node: Node) -> None:

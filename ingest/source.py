@@ -7,6 +7,7 @@ to say about anybody. A source that reads many nodes lets none of them delay the
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import StrEnum
 from typing import Protocol
 
@@ -34,6 +35,10 @@ class Source(Protocol):
     @property
     def pace(self) -> Pace:
         """Clock that rules the reads."""
+
+    @property
+    def unheard(self) -> Collection[str]:
+        """Nodes of which nothing is known yet, good or bad, because they are still being asked; empty where every `read` asks by itself."""
 
     async def open(self) -> None:
         """Start children and streams; returns without waiting for devices."""

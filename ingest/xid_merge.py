@@ -13,7 +13,7 @@ more of a node within seconds is a bug of their job.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -268,6 +268,11 @@ class MergedSource:
     def pace(self) -> Pace:
         """Pace of the source itself."""
         return self._source.pace
+
+    @property
+    def unheard(self) -> Collection[str]:
+        """Nodes that the source itself has not heard."""
+        return self._source.unheard
 
     async def open(self) -> None:
         """Open the source."""

@@ -46,12 +46,10 @@ SLOW = (
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark slow modules; keep a module's tests, and all of the real broker, in one process, so that what they share is made once."""
+    """Mark slow modules."""
     name = item.path.relative_to(Path(__file__).parent).as_posix()
     if name.startswith(SLOW):
         item.add_marker(pytest.mark.slow)
-    if not item.get_closest_marker("xdist_group"):
-        item.add_marker(pytest.mark.xdist_group("kafka" if item.get_closest_marker("kafka") else name))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -6,7 +6,6 @@ so that one reading can carry stamps a millisecond or two apart; BMCs resend the
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from typing import NamedTuple
 
 import msgspec
@@ -38,7 +37,7 @@ class History:
 
     def __init__(self) -> None:
         self._reports: dict[str, dict[str, _Known]] = {}
-        self._events: OrderedDict[int, None] = OrderedDict()  # by hash: a thousand BMCs' keys would take half a gigabyte
+        self._events: dict[int, None] = {}  # oldest first, by hash: a thousand BMCs' keys would take half a gigabyte
 
     def take(self, report: str, readings: list[ChassisReading], *, has_gaps: bool = False) -> News:
         """Compare a report with its last version and those of the others, and remember it.
@@ -73,10 +72,10 @@ class History:
             return True
         mark = hash(key)
         is_new = mark not in self._events
+        self._events.pop(mark, None)
         self._events[mark] = None
-        self._events.move_to_end(mark)
         if len(self._events) > _MOST_EVENTS:
-            self._events.popitem(last=False)
+            del self._events[next(iter(self._events))]
         return is_new
 
 

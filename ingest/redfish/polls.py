@@ -81,6 +81,7 @@ class Polls:
         self._check_s = check_s
         self._sensors = SensorReader(service.sensor_collections, can_expand=service.can_expand)
         self._logs = logs
+        self.has_been_round = False  # every report was asked for once
         self._has_stream = False
         self._untold_since_ns = clock.now_ns()  # events from then on have to come from the logs
         self._took_s = 0.0
@@ -113,6 +114,7 @@ class Polls:
         while True:
             for mode in list(self._intake.modes.values()):
                 await self._attend(mode)
+            self.has_been_round = True
             await self._resolve_references()
             await self._ask_stranger()
             await self._rest()
@@ -128,9 +130,13 @@ class Polls:
 
     def _is_due(self, mode: ReportMode, now_ns: int) -> bool:
         due_ns = self._due_ns.get(mode.report.name)
-        if due_ns is None and mode.mode is Mode.POLL:
+        if due_ns is None and (mode.mode is Mode.POLL or self._is_first_asked(mode)):
             self._due_ns[mode.report.name] = due_ns = now_ns  # a report that is polled from now on
         return due_ns is not None and now_ns >= due_ns
+
+    def _is_first_asked(self, mode: ReportMode) -> bool:
+        """Tell whether a report that is to come by itself has to be fetched: its first values need not wait for the stream's turn."""
+        return not self.has_been_round and mode.mode is Mode.TRIAL and mode.report.is_logged
 
     async def _read(self, mode: ReportMode) -> Decoded | None:
         """Read one report and set when it is due again."""

@@ -70,9 +70,11 @@ class BmcSession:
 
     async def close(self) -> None:
         """Give the session back, as well as can be, and close the connections."""
-        await self._logout()
-        await self._resources.close()
-        await self._streams.close()
+        try:
+            await self._logout()
+        finally:
+            await self._resources.close()
+            await self._streams.close()
 
     @asynccontextmanager
     async def _request(

@@ -54,6 +54,11 @@ class RedfishSource:
         self._watches: list[BmcWatch] = []
         self._tasks: list[asyncio.Task[None]] = []
 
+    @property
+    def unheard(self) -> list[str]:
+        """BMCs that were not asked for everything yet, nor found to be beyond reach."""
+        return [watch.node for watch in self._watches if not watch.is_heard]
+
     async def open(self) -> None:
         """Start watching every BMC; returns without waiting for any."""
         connecting = asyncio.Semaphore(MOST_CONNECTING)
@@ -94,3 +99,4 @@ class RedfishSource:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
+        await asyncio.gather(*(watch.close() for watch in self._watches))

@@ -80,18 +80,19 @@ class BmcWatch:
         self._service: Service | None = None
         self._firmware: str | None = None
         self._served_ns = 0
-        self._is_serving = False
+        self._polls: Polls | None = None  # while the BMC is being served
         self._reviewed: tuple[object, SourceState | None] = ((), None)  # what was found, and what was said about it
 
     async def run(self) -> None:
-        """Watch until cancelled, then give the session back."""
+        """Watch until cancelled."""
         backoff = Backoff(self._rng, first_s=self._patience.first_delay_s, most_s=self._patience.most_delay_s)
-        try:
-            while True:
-                delay_s = await self._attempt(backoff)
-                await asyncio.sleep(delay_s)
-        finally:
-            await self._bmc.close()
+        while True:
+            delay_s = await self._attempt(backoff)
+            await asyncio.sleep(delay_s)
+
+    async def close(self) -> None:
+        """Give the session back, once `run` has ended or where it never began."""
+        await self._bmc.close()
 
     async def _attempt(self, backoff: Backoff) -> float:
         try:
@@ -110,6 +111,11 @@ class BmcWatch:
             _log.error("redfish_watch_failed", node=self.node, traceback=traceback.format_exc())
             self.line.say("error", "internal error, see the log", self._clock.now_ns())
         return backoff.next_s()
+
+    @property
+    def is_heard(self) -> bool:
+        """Tell whether it is known how the BMC is: every report was asked for once, or it was said why none can be."""
+        return self._polls.has_been_round if self._polls else self.line.said is not None
 
     async def _learn(self) -> Service:
         """Learn what the BMC offers; one that offered reports before and has none now is still booting."""
@@ -142,7 +148,7 @@ class BmcWatch:
         self._note_firmware(service.firmware)
         self._intake.machine = Machine(self.node, gpu_uuids=service.gpu_uuids, sensors=known)
         self._start_modes(service)
-        polls = Polls(
+        polls = self._polls = Polls(
             self._bmc,
             self._intake,
             clock=self._clock,
@@ -155,11 +161,10 @@ class BmcWatch:
         tasks = [asyncio.create_task(polls.run()), asyncio.create_task(self._learn_again(service))]
         if service.stream_path is not None:
             tasks.append(asyncio.create_task(self._stream(service.stream_path, polls).run()))
-        self._is_serving = True
         try:
             await asyncio.gather(*tasks)
         finally:
-            self._is_serving = False
+            self._polls = None
             self._served_ns = self._clock.now_ns()
             for task in tasks:
                 task.cancel()
@@ -179,7 +184,7 @@ class BmcWatch:
         """Say how the reports come."""
         is_flooded = self.outbox.is_flooded
         ways = [is_flooded, *((mode.mode, mode.trouble() or mode.reason, mode.is_quiet) for mode in self._intake.modes.values())]
-        if not self._is_serving or (ways, self.line.said) == self._reviewed:
+        if self._polls is None or (ways, self.line.said) == self._reviewed:
             return
         state, detail, expected, seen = judge_reports(self._intake.modes.values())
         if is_flooded:

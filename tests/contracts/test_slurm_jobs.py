@@ -16,7 +16,7 @@ from ingest.jobs_commands import SlurmCommands
 from ingest.schema import Job
 from tests.slurm import Slurm, running_slurm
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("slurm")]
+pytestmark = pytest.mark.slow
 DECLARED = "ckpt_s=600 ckpt=periodic elastic=1 tolerates_f=2 sync=tight"
 SQUEUE, SACCT = ("squeue", "--states=all", "--json"), ("sacct", "--allusers", "--starttime=now-2days", "--json")
 

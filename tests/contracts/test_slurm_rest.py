@@ -19,7 +19,7 @@ from ingest.jobs_rest import SlurmRest
 from ingest.schema import Job
 from tests.slurm import Slurm, running_slurm
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("slurm")]
+pytestmark = pytest.mark.slow
 SQUEUE, SACCT = ("squeue", "--states=all", "--json"), ("sacct", "--allusers", "--starttime=now-2days", "--json")
 ENDS = {"running": "running", "waiting": "pending", "failed": "failed", "completed": "completed", "never": "cancelled"}
 

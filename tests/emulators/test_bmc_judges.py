@@ -18,7 +18,7 @@ import pytest
 
 from tests.judges import ROOT, judge
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("bmc judges")]
+pytestmark = pytest.mark.slow
 Figures = Callable[[str, object], None]
 USER, PASSWORD = "forewarn", "forewarn-test"
 # What a BMC without SSDP, OpenAPI document, redirects, `only` and `excerpt`, and CertificateService cannot be asked.

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from emulators.bmc.server import Bmc
+from emulators.state import ChassisState
 from forewarn.cli import app
 from ingest.collector import read_once
 from ingest.errors import ConfigError, SourceUnavailable
@@ -56,6 +60,7 @@ class _Broken:
     name = "broken"
     pace = Pace.FLEET
     interval_s = 1.0
+    unheard = ()
 
     async def open(self) -> None:
         raise SourceUnavailable("refused", "nobody is there")
@@ -81,6 +86,39 @@ async def test_a_source_that_cannot_be_read_stops_no_other() -> None:
     """It is named, and the next one is read."""
     records, failed = await read_once([_Broken(), _Whole()], 7)
     assert ([record.observed_at_ns for record in records], failed) == ([7], ["broken"])
+
+
+async def test_one_reading_asks_every_bmc(tmp_path: Path) -> None:
+    """It waits for the readings of a BMC whatever its stream does, and says of one that is dead that it is; a check fails for that one."""
+    chassis = ChassisState(node="n1", serial="CH1")
+    bmc = Bmc("bmc1", read_state=lambda: (chassis, []), now_ns=time.time_ns, report_interval_s=600.0)
+    url = await bmc.start()
+    (tmp_path / "password").write_text("forewarn-test\n")
+    target = f'[[collect.redfish]]\nnode = "{{}}"\nurl = "{{}}"\nusername = "forewarn"\npassword_file = "{tmp_path}/password"\n'
+    live, dead = target.format("n1", url), target.format("n2", "http://127.0.0.1:1")
+    try:
+        whole = await asyncio.to_thread(CliRunner().invoke, app, ["collect", "--config", configured(tmp_path, live), "--check"])
+        half = await asyncio.to_thread(CliRunner().invoke, app, ["collect", "--config", configured(tmp_path, live + dead), "--check"])
+    finally:
+        await bmc.stop()
+    assert (whole.exit_code, half.exit_code) == (0, 1), whole.output + half.output
+    rows = [json.loads(line) for line in half.stdout.splitlines()]
+    states = {row["node"]: row["state"] for row in rows if row["table"] == "SourceState" and row["source"] == "redfish"}
+    assert states == {"n1": "ok", "n2": "unreachable"}
+    assert {"inlet_temp_c", "power_w"} <= {row["quantity"] for row in rows if row["table"] == "ChassisReading" and row["node"] == "n1"}
+
+
+class _Mute(_Whole):
+    name = "mute"
+    interval_s = 0.01
+    unheard = ("n7",)  # type: ignore[assignment]
+
+
+async def test_a_node_that_says_nothing_is_a_failure() -> None:
+    """What the others said until the deadline is kept, and the source is among those that failed."""
+    records, failed = await read_once([_Mute(), _Whole()], 7, deadline_s=0.1)
+    assert len(records) > 1
+    assert failed == ["mute"]
 
 
 @pytest.mark.parametrize("command", [("up",), ("collect",), ("alert", "--once"), ("consume", "log")])

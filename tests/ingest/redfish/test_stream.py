@@ -126,8 +126,8 @@ async def test_limit_is_no_matter_of_credentials(rig: Any) -> None:
         )
     )
     await rig.watch()
+    await rig.until(lambda _: "poll (stream limit)" in rig.details)
     await rig.until(lambda _: rig.readings("inlet_temp_c"))
-    assert "poll (stream limit)" in rig.details
     await rig.until(lambda _: "stream (delivered)" in rig.details)
     assert len(opened(bmc)) == 4
     assert sum(seen.method == "POST" for seen in bmc.seen) == 1
