@@ -18,7 +18,7 @@ _MOST_EVENTS = 400  # twice the ring of bmcweb; a thousand BMCs remember 60 MB
 _Said = tuple[int, float | str | None]
 
 
-class _Known(NamedTuple):
+class _Known(msgspec.Struct, frozen=True):
     said: tuple[_Said, ...]
     quantity: str
     device: str | None

@@ -35,7 +35,7 @@ class Machine:
 
     def device(self, device: str | None) -> str | None:
         """Name a device by its GPU's UUID where that is known: indices differ from source to source."""
-        if device is None or not device.startswith("gpu"):
+        if device is None or not self.gpu_uuids or not device.startswith("gpu"):
             return device
         gpu, slash, rest = device.partition("/")
         return self.gpu_uuids.get(gpu, gpu) + slash + rest
@@ -100,7 +100,10 @@ class _Reader:
         if series.metric_id in self.ambiguous and not series.context:
             raise RecordRejected("no_identity", f"{series.metric_id} is repeated")
         value = read_value(entry.get("MetricValue", ABSENT))
-        time = self._time(entry.get("Timestamp"))
+        stamp = entry.get("Timestamp")
+        time = self.times.get(stamp) if isinstance(stamp, str) else None
+        if time is None:
+            time = self._time(stamp)
         signal = signal_of(series, self.machine.sensors.get(series.path))
         if not value.is_conforming:
             self.counts["nonconforming"] += 1
@@ -122,11 +125,10 @@ class _Reader:
         )
 
     def _time(self, stamp: object) -> EventTime:
-        if not isinstance(stamp, str):
-            return find_time((stamp, self.stamp), self.received_at_ns)
-        if stamp not in self.times:
-            self.times[stamp] = find_time((stamp, self.stamp), self.received_at_ns)
-        return self.times[stamp]
+        time = find_time((stamp, self.stamp), self.received_at_ns)
+        if isinstance(stamp, str):
+            self.times[stamp] = time
+        return time
 
 
 def _convert(value: Value, signal: Signal) -> float | None:
@@ -142,17 +144,15 @@ def _quality(value: Value, entry: Body, series: Series) -> str | None:
         return value.quality
     if series.is_misfit:
         return "suspect"
-    return "stale" if _is_stale(entry) else None
-
-
-def _is_stale(entry: Body) -> bool:
     oem = entry.get("Oem")
     nvidia = oem.get("Nvidia") if isinstance(oem, dict) else None
-    return isinstance(nvidia, dict) and nvidia.get("MetricValueStale") is True
+    return "stale" if isinstance(nvidia, dict) and nvidia.get("MetricValueStale") is True else None
 
 
 def _merge(readings: list[ChassisReading], counts: Counter[str]) -> list[ChassisReading]:
     """Merge equal values of one series and instant; different ones contradict each other and leave nothing but that fact."""
+    if len({reading.sensor for reading in readings}) == len(readings):
+        return readings
     kept: dict[tuple[str, int, str | None], ChassisReading] = {}
     missing = []
     for reading in readings:

@@ -43,16 +43,13 @@ class SseParser:
         self._searched = 0  # bytes of it known to hold no blank line
         self._is_start = True
         self._is_after_cr = False
-        self._is_line_start = True
 
     def feed(self, chunk: bytes) -> Iterator[ServerEvent]:
         """Take the next bytes and yield the events they finish; raises RecordRejected `event_too_large` beyond the bound.
 
         After that the parser is of no more use: the stream has to be dropped.
         """
-        text = self._after_bom(self._with_lf(chunk))
-        self._count_comments(text)
-        self._buffer += text
+        self._buffer += self._after_bom(self._with_lf(chunk))
         while (block := self._next_block()) is not None:
             event = self._dispatch(block)
             if event is not None:
@@ -76,12 +73,6 @@ class SseParser:
             return b""
         self._is_start = False
         return text.removeprefix(_BOM)
-
-    def _count_comments(self, text: bytes) -> None:
-        if not text:
-            return
-        self.comments += text.count(b"\n:") + (self._is_line_start and text[:1] == b":")
-        self._is_line_start = text[-1:] == b"\n"
 
     def _next_block(self) -> bytes | None:
         """Cut the next finished block off the buffer, its lines each with their LF; None when it is unfinished."""
@@ -109,6 +100,7 @@ class SseParser:
         while buffer[:1] == b":" and (end := buffer.find(b"\n", self._searched)) >= 0:
             del buffer[: end + 1]
             self._searched = 0
+            self.comments += 1
 
     def _dispatch(self, block: bytes) -> ServerEvent | None:
         at = 0 if block.startswith(b"data:") else block.find(b"\ndata:") + 1
@@ -133,6 +125,8 @@ class SseParser:
                 self.last_id = value.decode(errors="replace")
             elif name == b"retry" and value.isdigit():
                 self.retry_ms = int(value)
+            elif not name:
+                self.comments += 1
         return fields
 
 
@@ -142,9 +136,9 @@ class _Fields(NamedTuple):
 
 
 def _join_data(block: bytes) -> bytes | None:
-    """Join a block of nothing but `data` lines by one C-level replacement; None when its lines are of several kinds."""
+    """Join a block of nothing but `data` lines by built-ins over all of it; None when its lines are of several kinds."""
     prefix = b"data: " if block.startswith(b"data: ") else b"data:"
-    further_lines = block.count(b"\n") - 1
-    if block.count(b"\n" + prefix) != further_lines or (prefix == b"data:" and b"\ndata: " in block):
+    lines = block[len(prefix) : -1].split(b"\n" + prefix)
+    if block.count(b"\n") != len(lines) or (prefix == b"data:" and b"\ndata: " in block):
         return None
-    return block[len(prefix) : -1].replace(b"\n" + prefix, b"\n")
+    return b"\n".join(lines)
