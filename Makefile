@@ -38,7 +38,8 @@ check: .venv/.development  ## format, lint, types, import contracts, quick tests
 
 judges: $(JUDGES)  ## install the validators, clients and GPU tools of others that `make test` runs against the emulators
 
-bench: .venv/.development $(PEERS)  ## measure against peers, side by side; prints ratios, and at the end what missed its target
+bench: .venv/.development $(PEERS) .venv/judges/nvml_tools/.installed  ## measure against peers, side by side; prints ratios, and at the end what missed its target
+	@command -v prometheus >/dev/null && command -v victoria-metrics >/dev/null || deploy/system_packages.sh prometheus victoria-metrics
 	@missed=; for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || missed="$$missed $$file"; done; \
 		[ -z "$$missed" ] || { echo "missed a target:$$missed"; exit 1; }
 
