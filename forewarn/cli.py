@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
+from importlib.metadata import version
+from typing import Annotated, NoReturn
 
 import typer
 
 from forewarn.commands import analysis, configuration, emulate, ingestion, lake, recommendations, replay, running, topics
+from forewarn.extras import what_to_install
 from forewarn.logs import configure_logs
 from ingest.errors import ForewarnError
 
@@ -19,8 +22,16 @@ app = typer.Typer(
 )
 
 
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(f"forewarn {version('forewarn')}")
+        raise typer.Exit
+
+
 @app.callback()
-def _prepare() -> None:
+def _prepare(
+    _version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")] = False,
+) -> None:
     """Sees GPU node failures coming: telemetry to calibrated hazards to drain recommendations."""
     configure_logs()
 
@@ -48,11 +59,20 @@ app.add_typer(configuration.config, name="config")
 
 
 def main() -> None:
-    """Run the command; an error on purpose is one line on standard error and exit code 2."""
+    """Run the command; an error on purpose, or an extra that is not installed, is one line on standard error and exit code 2."""
     try:
         app()
     except ForewarnError as error:
-        sys.stderr.write(f"{error}\n")
-        sys.exit(2)
+        _end(str(error))
+    except ModuleNotFoundError as error:
+        line = what_to_install(error.name)
+        if line is None:
+            raise
+        _end(line)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _end(line: str) -> NoReturn:
+    sys.stderr.write(f"{line}\n")
+    sys.exit(2)

@@ -12,6 +12,7 @@ from emulators.bmc.server import Bmc
 from emulators.nvml.machine import NvmlMachine
 from emulators.nvml.profiles import PROFILES as GPU_PROFILES
 from emulators.state import ChassisState, GpuState
+from forewarn.extras import build_tools_named
 from ingest.errors import ConfigError
 
 
@@ -22,9 +23,9 @@ def make_nvml(profile: str, gpus: int, directory: Path) -> dict[str, str]:
         known = ", ".join(each.column.split("-")[0].lower() for each in GPU_PROFILES)
         raise ConfigError(f"--profile {profile}: no such model: choose one of {known}")
     directory.mkdir(parents=True, exist_ok=True)
-    machine = NvmlMachine(
-        (directory / "nvml.state").resolve(), boot_id="00000000-0000-4000-8000-000000000001", gpus=_gpus(gpus, model.model)
-    )
+    state = (directory / "nvml.state").resolve()
+    with build_tools_named():
+        machine = NvmlMachine(state, boot_id="00000000-0000-4000-8000-000000000001", gpus=_gpus(gpus, model.model))
     environment = machine.environment()
     machine.close()
     return dict(environment)

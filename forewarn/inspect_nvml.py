@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from emulators.nvml.steps import Steps, read_steps
+from forewarn.extras import build_tools_named
 from ingest.errors import ConfigError
 from ingest.nvml_inspect import inspect
 from ingest.schema import TABLE_OF_RECORD, Observed
@@ -33,7 +34,8 @@ def steps_as_records(file: Path) -> Iterator[dict[str, Any]]:
 
 
 async def _polls(steps: Steps, directory: Path) -> list[list[Observed]]:
-    machine = steps.machine(directory / "nvml.state")
+    with build_tools_named():
+        machine = steps.machine(directory / "nvml.state")
     try:
         return [records async for records in inspect(machine.environment(), lambda: steps.take(machine))]
     finally:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from forewarn.extras import build_tools_named
+
 if TYPE_CHECKING:
     from ingest.clock import Clock
 
@@ -36,17 +38,17 @@ def emulate_fleet(
 
     spec = WorldSpec.show(seed=seed, days=days, **({} if rate_scale is None else {"rate_scale": rate_scale}))
     names = [node.name for node in World(spec).nodes[:live_nodes]]
-    asyncio.run(
-        run_fleet(
-            spec,
-            names,
-            clock=SharedClock(clock_file, seat=1) if clock_file else _own_clock(directory / "clock", spec.start_ns, scale),
-            directory=directory,
-            outcomes_url=outcomes_url,
-            outcomes_secret_file=outcomes_secret_file,
-            cluster="demo",
-        )
+    fleet = run_fleet(
+        spec,
+        names,
+        clock=SharedClock(clock_file, seat=1) if clock_file else _own_clock(directory / "clock", spec.start_ns, scale),
+        directory=directory,
+        outcomes_url=outcomes_url,
+        outcomes_secret_file=outcomes_secret_file,
+        cluster="demo",
     )
+    with build_tools_named():
+        asyncio.run(fleet)
 
 
 def _own_clock(file: Path, epoch_ns: int, scale: float) -> Clock:

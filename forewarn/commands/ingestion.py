@@ -19,8 +19,10 @@ from ingest.clock import SystemClock, datetime_of
 
 def collect(
     path: ConfigOption = None,
-    once: Annotated[bool, typer.Option("--once", help="Read every source once, then end.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Keep nothing: print the records of one reading.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="Read every source once, print the records and end: keeps nothing, as with --dry-run.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="The same as --once.")] = False,
     check: Annotated[
         bool, typer.Option("--check", help="With --once: end with 1 where the state of a source is not ok, such as a driver mismatch.")
     ] = False,
@@ -183,8 +185,17 @@ def inspect_redfish(files: FilesArgument) -> None:
 def inspect_nvml(steps: Annotated[Path, typer.Argument(help="What happens to an emulated machine, as JSON.")]) -> None:
     """Print the records of a machine's polls before and after something happens to its GPUs.
 
+    The machine is emulated: eight healthy H100s, polled once, then two times after the steps.
+    A step sets values of one GPU ("gpu", "set") or of the machine ("state"), or lets a call of
+    the library fail ("fault", "rc"). A file in which GPU 3 answers with code 15, GPU is lost:
+
+    \b
+    {"id": "lost-gpu", "steps": [
+      {"gpu": 3, "set": {"handle_rc": 15, "dev_rc": 15}}
+    ]}
+
     Example: forewarn inspect nvml lost-gpu.json
-    """
+    """  # noqa: D301  # the mark by which click keeps lines as they are
     from forewarn.inspect_nvml import steps_as_records  # noqa: PLC0415
 
     for record in steps_as_records(steps):
