@@ -4,6 +4,7 @@ One source follows the logs of many nodes. A log file may have a companion `<nam
 dates the records, whose own clock starts at boot. For `/dev/kmsg` the running kernel is asked. A file that was replaced or cut is read
 from its start; what was said before is known by sequence number or stamp and is not said twice. After a restart of the
 collector a log is read from its start again; the writer knows what the lake has by boot and sequence number, or by stamp and text.
+Of what a log held before it was opened, only lines with a date become events: without a companion those of dmesg and kmsg have none.
 """
 
 from __future__ import annotations
@@ -44,6 +45,11 @@ class _Tail:
         self._is_device = False
         self._offset = 0
         self._rest = b""
+
+    @property
+    def is_closed(self) -> bool:
+        """Tell whether the log is not being followed, so that what it holds may be of any age."""
+        return self._fd is None
 
     def has_new_file(self) -> bool:
         """Tell whether the log must be opened (again): not open yet, replaced, or cut; raises OSError when it is not there."""
@@ -135,9 +141,14 @@ class KernelLogSource:
         try:
             if log.tail.has_new_file():
                 self._open(log, now_ns)
+            undated = log.node.outcomes["undated"]
             for line in log.tail.lines():
                 yield from log.node.feed(line, now_ns)
+            log.node.is_catching_up = False
             yield from log.node.flush()
+            if undated := log.node.outcomes["undated"] - undated:
+                detail = f"{undated} incidents without a date from before the start: a file {log.tail.path.name}.boot would date them"
+                yield from self._state(log, "gap", detail, now_ns)
         except OSError as error:
             log.tail.close()
             yield from self._state(log, "unreachable", f"{log.tail.path.name}: {error.strerror}", now_ns)
@@ -145,6 +156,7 @@ class KernelLogSource:
             yield from self._state(log, "ok", None, now_ns)
 
     def _open(self, log: _Log, now_ns: int) -> None:
+        log.node.is_catching_up = log.tail.is_closed
         log.tail.open()
         boot = read_boot(log.tail.path, now_ns)
         if boot.id is None or boot.id != log.node.boot.id:

@@ -57,6 +57,7 @@ class KernelLogNode:
         self.boot = boot or Boot()
         self.outcomes: Counter[str] = Counter()
         self.gpu_at: dict[str, str] = {}
+        self.is_catching_up = False  # the lines that come now may have been written at any time before
         self.last_seq: int | None = None
         self._catalogue = catalogue_of(catalogue)
         self._named: GpuNamed | None = None
@@ -85,6 +86,10 @@ class KernelLogNode:
             return []
         self._number += 1
         observed_at_ns = self._observed_at_ns(line, now_ns)
+        if observed_at_ns is None:
+            if self.is_catching_up:
+                return self._pass_undated(line)
+            observed_at_ns = now_ns
         about = {
             "node": self.node,
             "source": SOURCE,
@@ -94,6 +99,19 @@ class KernelLogNode:
         }
         mark = _Mark(line.clock, line.since_boot_ns if line.since_boot_ns is not None else line.utc_ns or 0, self._number)
         return list(self._say(line, mark, about))
+
+    def _pass_undated(self, line: Line) -> list[Observed]:
+        """Learn where GPUs are, and tell no event: an old incident that is dated now would accuse a healthy GPU."""
+        match read_text(line.text):
+            case GpuNamed() as named:
+                self.gpu_at[named.pci] = named.gpu_uuid
+            case None | SerialNamed():
+                pass
+            case _:
+                self._count("undated")
+                return []
+        self._count("other")
+        return []
 
     def flush(self) -> list[Observed]:
         """Give out what waits for lines that the driver writes at once: a bus loss for its XID, a switch incident for its detail."""
@@ -129,11 +147,12 @@ class KernelLogNode:
             del self._seen[next(iter(self._seen))]
         return False
 
-    def _observed_at_ns(self, line: Line, now_ns: int) -> int:
+    def _observed_at_ns(self, line: Line, now_ns: int) -> int | None:
+        """Tell when a line was written, None where neither it nor its boot says so; a time ahead is taken for now."""
         at_ns = line.utc_ns
         if line.since_boot_ns is not None and self.boot.at_ns is not None:
             at_ns = self.boot.at_ns + line.since_boot_ns
-        return now_ns if at_ns is None or at_ns > now_ns + _FUTURE_NS else at_ns
+        return now_ns if at_ns is not None and at_ns > now_ns + _FUTURE_NS else at_ns
 
     def _say(self, line: Line, mark: _Mark, about: dict[str, Any]) -> Iterator[Observed]:
         said = read_text(line.text)

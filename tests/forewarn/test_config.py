@@ -1,10 +1,13 @@
 """The configuration refuses what it cannot use, in one line that names key, file and mend."""
 
+import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from forewarn.config import all_keys, check, load
+from forewarn.cli import app
+from forewarn.config import all_items, all_keys, check, load
 from forewarn.lake_tables import all_tables
 from ingest.errors import ConfigError
 
@@ -31,8 +34,25 @@ def test_every_mistake_is_found_at_once(tmp_path: Path) -> None:
         f"{file}: collect.interval_s = '10s': give a plain number of seconds",
         f"{file}: collect.intervall_s: no such key; did you mean collect.interval_s?",
         f"{file}: alert.mode = 'loud': input should be 'shadow', 'advise' or 'enforce'",
-        f"{file}: lakee: no such key",
+        f"{file}: lakee: no such key; did you mean lake?",
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[[collect.redfish]]\npasword = "x"\n', "collect.redfish.0.pasword: no such key; did you mean collect.redfish.0.password_file?"),
+        ('[[collect.nvml]]\n[[collect.nvml]]\nnod = "n2"\n', "collect.nvml.1.nod: no such key; did you mean collect.nvml.1.node?"),
+        ("[[collect.redfish]]\ncolour = 1\n", "collect.redfish.0.colour: no such key"),
+        ("[alert.budget]\nfleet_mx = 3\n", "alert.budget.fleet_mx: no such key; did you mean alert.budget.fleet_max?"),
+        ("[alert.budgt]\n", "alert.budgt: no such key; did you mean alert.budget?"),
+        ("interval_s = 3\n", "interval_s: no such key; did you mean collect.interval_s?"),
+    ],
+)
+def test_the_nearest_key_of_the_same_table_is_named(tmp_path: Path, text: str, said: str) -> None:
+    """A typo inside a list's item is held against the keys of that item, any other against those around it."""
+    file = written(tmp_path, text)
+    assert f"{file}: {said}" in check(file, {}).mistakes
 
 
 def test_environment_wins_over_the_file_key_by_key(tmp_path: Path) -> None:
@@ -77,7 +97,9 @@ def test_a_missing_or_broken_file_is_told(tmp_path: Path) -> None:
 
 def test_every_setting_says_what_it_means() -> None:
     """No key of the reference lacks a description."""
-    assert [key for key, declared in all_keys().items() if not declared.description] == []
+    of_items = {f"{key}.{name}": declared for key, item in all_items().items() for name, declared in item.model_fields.items()}
+    assert {"collect.nvml.node", "collect.redfish.password_file"} <= of_items.keys()
+    assert [key for key, declared in (all_keys() | of_items).items() if not declared.description] == []
 
 
 def test_a_wrong_type_hides_no_other_mistake(tmp_path: Path) -> None:
@@ -175,3 +197,19 @@ def test_two_ways_to_the_scheduler_or_half_a_one_are_mistakes(tmp_path: Path) ->
         f"{file}: collect.slurm_token_file: is missing: slurmrestd asks for a token over TCP",
     ]
     assert check(written(tmp_path, '[collect]\nslurm_rest = "unix:/run/socket"\n'), {}).mistakes == []
+
+
+def test_the_example_of_the_documents_can_be_used(tmp_path: Path) -> None:
+    """With its files in place `config check` finds nothing in docs/example.toml, which shows each kind of table that comes several times."""
+    text = (Path(__file__).resolve().parents[2] / "docs" / "example.toml").read_text()
+    for name in ("bmc.password", "bmc-ca.pem", "kmsg"):
+        (tmp_path / name).write_text("x\n")
+    for name in ("webhook.secret", "slurm.secret"):
+        (tmp_path / name).write_text("whsec_" + "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=" + "\n")
+    for folder in ("/etc/forewarn", "/var/lib/forewarn", "/dev"):
+        text = text.replace(f'"{folder}/', f'"{tmp_path}/')
+    file = written(tmp_path, text)
+    done = CliRunner().invoke(app, ["config", "check", "--config", str(file), "--json"])
+    assert (done.exit_code, json.loads(done.output)) == (0, {"file": str(file), "mistakes": [], "warnings": []})
+    config = load(file, {})
+    assert (len(config.collect.nvml), len(config.collect.redfish), config.alert.mode) == (1, 2, "shadow")

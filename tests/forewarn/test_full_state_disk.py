@@ -19,6 +19,7 @@ pytestmark = pytest.mark.slow
 def agent(tmp_path: Path) -> Iterator[Agent]:
     """Make a collector of one kernel log whose state lies on a file system of 512 KiB."""
     (tmp_path / "kmsg").write_text(xid(1))
+    (tmp_path / "kmsg.boot").write_text('{"boot_id": "b1", "boot_at_ns": 1790000000000000000}')
     with small_disk(tmp_path / "state", "512k"):
         made = Agent(tmp_path, kernel_log={"n1": str(tmp_path / "kmsg")}, interval_s=1.0)
         yield made

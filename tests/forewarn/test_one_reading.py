@@ -34,6 +34,7 @@ def _signals() -> Iterator[None]:
 
 def configured(tmp_path: Path, text: str = "") -> str:
     """Write a configuration with one kernel log."""
+    (tmp_path / "kmsg.boot").write_text('{"boot_id": "b1", "boot_at_ns": 1790000000000000000}')
     (tmp_path / "kmsg").write_text("4,1,1000,-;NVRM: Xid (PCI:0000:1b:00): 63, pid=1, name=test, row remapping\n")
     file = tmp_path / "forewarn.toml"
     file.write_text(f'[fleet]\nstate_dir = "{tmp_path}/state"\n[collect.kernel_log]\nn1 = "{tmp_path}/kmsg"\n{text}')

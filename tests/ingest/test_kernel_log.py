@@ -151,3 +151,25 @@ async def test_records_that_the_ring_overwrote_are_counted(source: KernelLogSour
         file.write("3,12,5000000,-;NVRM: Xid (PCI:0000:3b:00): 48, DBE\n")
     assert codes(await source.read(0)) == [48]
     assert lost() - before == 11
+
+
+async def test_an_old_line_without_a_date_is_no_event_of_today(tmp_path: Path, clock: ManualClock) -> None:
+    """What dmesg wrote before the start has no date without a companion: it is a gap, not a new fault; what comes then is dated."""
+    dmesg = tmp_path / "dmesg"
+    dmesg.write_text(
+        "[  12.5] NVRM: GPU at PCI:0000:3b:00: GPU-0a1b2c30-1111-4222-8333-444455556660\n[  99.1] NVRM: Xid (PCI:0000:3b:00): 48, DBE\n"
+    )
+    source = KernelLogSource({"n1": dmesg}, clock=clock)
+    first = await source.read(0)
+    assert codes(first) == []
+    assert [row.state for row in first if isinstance(row, SourceState)] == ["gap", "ok"]
+    assert "dmesg.boot" in next(row.detail or "" for row in first if isinstance(row, SourceState))
+    with dmesg.open("a") as file:
+        file.write("[ 812.0] NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n")
+    (event,) = [record for record in await source.read(0) if isinstance(record, Event)]
+    assert (event.code, event.gpu_uuid, event.observed_at_ns) == (79, UUID, clock.now_ns())
+    dmesg.rename(tmp_path / "away")
+    assert [row.state for row in await source.read(0) if isinstance(row, SourceState)] == ["unreachable"]
+    (tmp_path / "away").rename(dmesg)
+    assert codes(await source.read(0)) == []
+    await source.close()
