@@ -2,7 +2,7 @@
 
 Slurm is asked by its commands (`ingest/jobs_commands.py`) or through slurmrestd (`ingest/jobs_rest.py`). The queue tells the jobs that
 are there, accounting, where it exists, how those ended that have left it. A job that left the queue and that accounting does not know is
-said once more, as `unknown`.
+said once more, as `unknown`; while accounting does not answer, such jobs wait and the queue's are told.
 """
 
 from __future__ import annotations
@@ -11,11 +11,16 @@ from collections.abc import Collection
 from typing import Any, Protocol
 
 import msgspec
+import structlog
 
 from ingest.clock import Clock
+from ingest.errors import SourceUnavailable
 from ingest.jobs_answer import NAME, OPEN, jobs_of
+from ingest.metrics import READ_ERRORS
 from ingest.schema import Job, Observed
 from ingest.source import Pace
+
+_log = structlog.get_logger()
 
 
 class Slurm(Protocol):
@@ -45,6 +50,7 @@ class JobsSource:
         self._slurm = slurm
         self._clock = clock
         self._said: dict[str, Job] = {}
+        self._accounting = "ok"
 
     async def open(self) -> None:
         """Nothing to start: each read asks anew."""
@@ -54,8 +60,7 @@ class JobsSource:
         seen = {job.job_id: job for job in jobs_of(await self._slurm.queue(), self._cluster, at_ns)}
         gone = {job_id: job for job_id, job in self._said.items() if job_id not in seen and job.state in OPEN}
         if gone and self._slurm.has_accounting:
-            ended = jobs_of(await self._slurm.ended(gone.keys()), self._cluster, at_ns)
-            seen |= {job.job_id: job for job in sorted(ended, key=_submitted_at_ns) if job.job_id in gone}
+            seen |= await self._ended(gone, at_ns)
         for job_id, job in gone.items():
             seen.setdefault(job_id, msgspec.structs.replace(job, state="unknown"))
         seen = {job_id: self._completed(job) for job_id, job in seen.items()}
@@ -66,6 +71,19 @@ class JobsSource:
 
     async def close(self) -> None:
         """Nothing to stop."""
+
+    async def _ended(self, gone: dict[str, Job], at_ns: int) -> dict[str, Job]:
+        """Ask how jobs ended; gives them as they were where accounting does not answer, to be asked for again."""
+        try:
+            ended = jobs_of(await self._slurm.ended(gone.keys()), self._cluster, at_ns)
+        except SourceUnavailable as error:
+            READ_ERRORS.labels(self.name, f"accounting_{error.state.partition('(')[0]}").inc()
+            if self._accounting != error.state:
+                _log.warning("slurm_accounting_unanswered", state=error.state, detail=error.detail, waiting=len(gone))
+            self._accounting = error.state
+            return gone
+        self._accounting = "ok"
+        return {job.job_id: job for job in sorted(ended, key=_submitted_at_ns) if job.job_id in gone}
 
     def _completed(self, job: Job) -> Job:
         """Keep the GPUs and restarts of a job that has ended: Slurm forgets the first with the allocation, accounting knows no restarts."""

@@ -179,6 +179,16 @@ async def test_accounting_says_how_a_job_ended_that_has_left_the_queue(tmp_path:
     assert (job.job_id, job.state, job.ended_at_ns, job.nodes) == ("17", "node_fail", 1_749_999_500 * NS, ("gpu001", "gpu002"))
 
 
+async def test_while_accounting_is_away_new_jobs_are_told(tmp_path: Path) -> None:
+    """The job that left the queue waits and ends as accounting says once it answers; the queue's jobs are told meanwhile."""
+    squeue = script(tmp_path, "squeue", {"jobs": [OLD]}, {"jobs": [NEW]}, {"jobs": [NEW]})
+    away = {"jobs": [], "errors": [{"error_number": 7000, "error": "Unable to connect to database"}]}
+    sacct = script(tmp_path, "sacct", away, {"jobs": [{"job_id": 17, "state": {"current": ["COMPLETED"]}, "time": {"end": 1_749_999_500}}]})
+    source = JobsSource("c1", SlurmCommands(squeue, sacct), clock=ManualClock(AT))
+    said = [[(job.job_id, job.state) for job in await source.read(AT)] for _ in range(3)]
+    assert said == [[("17", "running")], [("18", "cancelled")], [("17", "completed")]]
+
+
 async def test_of_the_runs_of_a_job_the_newest_is_its_end(tmp_path: Path) -> None:
     """Accounting may list each run of a job that was queued again, in any order: the newest tells how it ended."""
     first = {"job_id": 17, "state": {"current": "NODE_FAIL"}, "time": {"submission": 1_749_999_000, "end": 1_749_999_500}}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 from aiohttp import web
+from structlog.testing import capture_logs
 
 from ingest.clock import NS, ManualClock
 from ingest.collector import Collector
@@ -270,8 +272,10 @@ async def test_an_accounting_that_takes_no_tokens_says_so(server: Server) -> Non
     await source.read(AT)
     server.answers["/slurm/v0.0.38/jobs"] = (200, {"jobs": []})
     server.answers["/slurmdb/v0.0.38/jobs"] = (200, (REAL / "wrong_token_accounting.json").read_bytes())
-    with pytest.raises(SourceUnavailable, match=r"unauthorized: .*/slurmdb/v0.0.38/jobs: Protocol .*AuthAltTypes=auth/jwt"):
-        await source.read(AT)
+    with capture_logs() as lines:
+        assert await source.read(AT) == []
+    assert [(line["event"], line["state"]) for line in lines] == [("slurm_accounting_unanswered", "unauthorized")]
+    assert re.search(r"/slurmdb/v0.0.38/jobs: Protocol .*AuthAltTypes=auth/jwt", lines[0]["detail"])
 
 
 async def test_many_jobs_that_have_gone_are_asked_for_in_parts(server: Server) -> None:
