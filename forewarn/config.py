@@ -8,9 +8,9 @@ from __future__ import annotations
 import difflib
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -67,7 +67,7 @@ def _merge_environment(values: dict[str, Any], environ: Mapping[str, str]) -> li
             continue
         keys = name.removeprefix(ENV_PREFIX).lower().split("__")
         if not _exists(keys):
-            mistakes.append(f"{name}: no such setting in the environment{_guess('.'.join(keys))}")
+            mistakes.append(f"{name}: no such setting in the environment{_guess(keys)}")
             continue
         table: Any = values
         for key in keys[:-1]:
@@ -82,18 +82,17 @@ def _exists(keys: list[str]) -> bool:
     for position, key in enumerate(keys):
         if key not in fields:
             return False
-        kind = fields[key].annotation
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            fields = kind.model_fields
-        else:
+        kind = _section_of(fields[key])
+        if kind is None:
             return position == len(keys) - 1
+        fields = kind.model_fields
     return False
 
 
 def _explain(detail: ErrorDetails, origin: str) -> str:
     key = ".".join(str(part) for part in detail["loc"])
     if detail["type"] == "extra_forbidden":
-        return f"{origin}: {key}: no such key{_guess(key)}"
+        return f"{origin}: {key}: no such key{_guess(detail['loc'])}"
     if detail["type"] == "missing":
         return f"{origin}: {key}: is missing: add it"
     unit = next((name for suffix, name in _UNITS.items() if key.endswith(suffix)), None)
@@ -110,9 +109,26 @@ def _explain(detail: ErrorDetails, origin: str) -> str:
 _UNITS = {"_s": "seconds", "_h": "hours", "_mb": "MiB", "_days": "days"}
 
 
-def _guess(key: str) -> str:
-    near = difflib.get_close_matches(key, list(all_keys()), n=1, cutoff=0.6)
+def _guess(path: Sequence[int | str]) -> str:
+    """Name the nearest key of the table that the path lies in; outside of lists, where it has none, the nearest of all."""
+    *around, name = map(str, path)
+    near = difflib.get_close_matches(name, _keys_at(path[:-1]), n=1, cutoff=0.6)
+    if near:
+        return f"; did you mean {'.'.join((*around, *near))}?"
+    if any(isinstance(part, int) for part in path):
+        return ""
+    near = difflib.get_close_matches(".".join((*around, name)), list(all_keys()), n=1, cutoff=0.6)
     return f"; did you mean {near[0]}?" if near else ""
+
+
+def _keys_at(path: Sequence[int | str]) -> list[str]:
+    fields: Mapping[str, FieldInfo] = Config.model_fields
+    for part in path:
+        if isinstance(part, int):
+            continue  # one item of a list has the keys of each
+        kind = _section_of(fields[part]) or _item_of(fields[part]) if part in fields else None
+        fields = kind.model_fields if kind else {}
+    return list(fields)
 
 
 def all_keys() -> dict[str, FieldInfo]:
@@ -120,12 +136,24 @@ def all_keys() -> dict[str, FieldInfo]:
     return dict(_keys_of(Config, ""))
 
 
+def all_items() -> dict[str, type[BaseModel]]:
+    """List every setting that is a list of tables, as `section.key`, with the class of an item."""
+    return {key: item for key, declared in all_keys().items() if (item := _item_of(declared))}
+
+
 def _keys_of(section: type[BaseModel], prefix: str) -> list[tuple[str, FieldInfo]]:
     keys: list[tuple[str, FieldInfo]] = []
     for name, declared in section.model_fields.items():
-        kind = declared.annotation
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            keys += _keys_of(kind, f"{prefix}{name}.")
-        else:
-            keys.append((f"{prefix}{name}", declared))
+        kind = _section_of(declared)
+        keys += _keys_of(kind, f"{prefix}{name}.") if kind else [(f"{prefix}{name}", declared)]
     return keys
+
+
+def _section_of(declared: FieldInfo) -> type[BaseModel] | None:
+    kind = declared.annotation
+    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+
+
+def _item_of(declared: FieldInfo) -> type[BaseModel] | None:
+    kinds = get_args(declared.annotation) if get_origin(declared.annotation) is list else ()
+    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)

@@ -15,7 +15,7 @@ from pydantic_core import PydanticUndefined
 from typer.testing import CliRunner
 
 from features import schema as features_schema
-from forewarn.config import ENV_PREFIX, all_keys
+from forewarn.config import ENV_PREFIX, all_items, all_keys
 from forewarn.lake_tables import all_tables
 from ingest import schema as ingest_schema
 
@@ -71,19 +71,22 @@ def metrics() -> str:
 
 
 def configuration() -> str:
-    """Render docs/configuration.md: every setting with default and environment name."""
+    """Render docs/configuration.md: every setting with its default, also of the tables that may come several times."""
     parts = [
         "# Configuration",
         "",
         f"One TOML file, one table per process. `{ENV_PREFIX}SECTION__KEY` in the environment wins over the file.",
+        "[example.toml](example.toml) is a small one that is complete. A table in double brackets comes once for each item.",
     ]
-    section = ""
+    keys_of_table: dict[str, dict[str, FieldInfo]] = {}
     for key, declared in all_keys().items():
-        table, _, name = key.rpartition(".")
-        if table != section:
-            parts += ["", f"## [{table}]", "", "| key | default | meaning |", "|---|---|---|"]
-            section = table
-        parts.append(f"| `{name}` | {_default(declared)} | {declared.description} |")
+        section, _, name = key.rpartition(".")
+        keys_of_table.setdefault(f"[{section}]", {})[name] = declared
+        if item := all_items().get(key):
+            keys_of_table[f"[[{key}]]"] = dict(item.model_fields)
+    for table, keys in keys_of_table.items():
+        rows = [(f"`{name}`", _default(declared), declared.description or "") for name, declared in keys.items()]
+        parts += ["", f"## {table}", "", *_markdown(("key", "default", "meaning"), rows)]
     return "\n".join(parts) + "\n"
 
 

@@ -200,7 +200,7 @@ def test_two_ways_to_the_scheduler_or_half_a_one_are_mistakes(tmp_path: Path) ->
 
 
 def test_the_example_of_the_documents_can_be_used(tmp_path: Path) -> None:
-    """With its files in place `config check` finds nothing in docs/example.toml, which shows each kind of table that comes several times."""
+    """With its files in place `config check` finds nothing in docs/example.toml, which shows both tables that come several times."""
     text = (Path(__file__).resolve().parents[2] / "docs" / "example.toml").read_text()
     for name in ("bmc.password", "bmc-ca.pem", "kmsg"):
         (tmp_path / name).write_text("x\n")
