@@ -87,7 +87,8 @@ def run_demo(options: DemoOptions, screen: Screen) -> DemoResult:
         wanted_ns = _enough_ns(world, now_ns, options) + _GRACE_NS
         scale = min(_FASTEST, max(options.scale, (wanted_ns - now_ns) / NS / options.live_s))
         try:
-            clock = _start_live(fleet, directory, now_ns, scale, options)
+            with screen.step("starting the devices and every stage"):
+                clock = _start_live(fleet, directory, now_ns, scale, options)
             ended_ns = _watch(wanted_ns, clock, lake, fleet, screen)
         except BaseException:
             fleet.stop()

@@ -1,7 +1,8 @@
-"""What the demo shows: a progress bar with the time left for each long step, the judgement and the account."""
+"""What the demo shows: each long step (a bar with the time left; without a terminal two lines), the judgement and the account."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -32,7 +33,13 @@ class Screen:
 
     @contextmanager
     def step(self, name: str) -> Iterator[Callable[[float], None]]:
-        """Show a bar while a step lasts; call what it gives with the share done."""
+        """Show a bar while a step lasts, without a terminal a line when it begins and ends; call what it gives with the share done."""
+        if not self._console.is_terminal:
+            started_s = time.monotonic()
+            self._console.print(f"  {name} ...", soft_wrap=True)
+            yield lambda _share: None
+            self._console.print(f"  {name}: {time.monotonic() - started_s:.0f} s", soft_wrap=True)
+            return
         columns = (TextColumn("  {task.description:<46}"), BarColumn(14), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
         with Progress(*columns, console=self._console) as progress:
             task = progress.add_task(name, total=1.0)
