@@ -15,9 +15,9 @@ from collections.abc import Callable
 from prometheus_client.parser import text_string_to_metric_families
 
 from ingest.clock import NS
-from ingest.exporter_fields import FIELDS
-from ingest.exporter_node import ExporterNode
-from ingest.exporter_text import PageParser
+from ingest.exporter.fields import FIELDS
+from ingest.exporter.node import ExporterNode
+from ingest.exporter.text import PageParser
 from ingest.messages import Message, encode, group
 
 FAMILIES = [field for field in FIELDS.values() if field.is_ours and field.type != "label"][:60]

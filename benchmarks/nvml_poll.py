@@ -32,8 +32,8 @@ def ours(tier: str) -> Callable[[], int]:
 
     import pynvml  # noqa: PLC0415
 
-    from ingest.nvml_protocol import Ask  # noqa: PLC0415
-    from ingest.nvml_worker import PROGRESS_BYTES, Worker  # noqa: PLC0415
+    from ingest.nvml.protocol import Ask  # noqa: PLC0415
+    from ingest.nvml.worker import PROGRESS_BYTES, Worker  # noqa: PLC0415
 
     pynvml.nvmlInit()
     worker = Worker(mmap.mmap(-1, PROGRESS_BYTES))

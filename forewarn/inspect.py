@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from ingest.clock import NS
-from ingest.exporter_node import OK, ExporterNode
-from ingest.kernel_log_node import Boot, KernelLogNode
+from ingest.exporter.node import OK, ExporterNode
+from ingest.kernel_log.node import Boot, KernelLogNode
 from ingest.schema import TABLE_OF_RECORD, Observed
 
 _SCRAPED_AT = re.compile(r"t(\d+)$")

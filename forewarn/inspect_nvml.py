@@ -13,7 +13,7 @@ import msgspec
 from emulators.nvml.steps import Steps, read_steps
 from forewarn.extras import build_tools_named
 from ingest.errors import ConfigError
-from ingest.nvml_inspect import inspect
+from ingest.nvml.inspect import inspect
 from ingest.schema import TABLE_OF_RECORD, Observed
 
 

@@ -23,7 +23,7 @@ from ingest.source import Source
 from ingest.xid_merge import MergedSource, XidMerge
 
 if TYPE_CHECKING:
-    from ingest.jobs import Slurm
+    from ingest.jobs.source import Slurm
     from ingest.xid import Catalogue
 
 
@@ -106,7 +106,7 @@ def _catalogue(collect: CollectSection) -> Catalogue:
 
 
 def _nvml(target: NvmlTarget, config: Config, clock: Clock) -> list[Source]:
-    from ingest.nvml import NvmlSource  # noqa: PLC0415
+    from ingest.nvml.source import NvmlSource  # noqa: PLC0415
 
     collect = config.collect
     source = NvmlSource(
@@ -125,13 +125,13 @@ def _nvml(target: NvmlTarget, config: Config, clock: Clock) -> list[Source]:
 
 
 def _exporter(collect: CollectSection, clock: Clock) -> list[Source]:
-    from ingest.exporter import ExporterSource  # noqa: PLC0415
+    from ingest.exporter.source import ExporterSource  # noqa: PLC0415
 
     return [ExporterSource(collect.exporter, interval_s=collect.interval_s, deadline_s=collect.deadline_s, clock=clock)]
 
 
 def _kernel_log(collect: CollectSection, clock: Clock) -> list[Source]:
-    from ingest.kernel_log import KernelLogSource  # noqa: PLC0415
+    from ingest.kernel_log.source import KernelLogSource  # noqa: PLC0415
 
     return [KernelLogSource(collect.kernel_log, clock=clock, catalogue=_catalogue(collect))]
 
@@ -148,14 +148,14 @@ def _redfish(collect: CollectSection, secrets: list[str], clock: Clock) -> list[
 
 
 def _jobs(config: Config, clock: Clock) -> list[Source]:
-    from ingest.jobs import JobsSource  # noqa: PLC0415
+    from ingest.jobs.source import JobsSource  # noqa: PLC0415
 
     return [JobsSource(config.fleet.cluster, _slurm(config.collect), interval_s=config.collect.jobs_interval_s, clock=clock)]
 
 
 def _slurm(collect: CollectSection) -> Slurm:
-    from ingest.jobs_commands import SlurmCommands  # noqa: PLC0415
-    from ingest.jobs_rest import SlurmRest  # noqa: PLC0415
+    from ingest.jobs.commands import SlurmCommands  # noqa: PLC0415
+    from ingest.jobs.rest import SlurmRest  # noqa: PLC0415
 
     if collect.slurm_rest is None:
         return SlurmCommands(collect.squeue, collect.sacct)

@@ -20,8 +20,8 @@ from pathlib import Path
 import msgspec
 
 from ingest.clock import NS, Clock
-from ingest.exporter_gpu import SOURCE as GAUGE
-from ingest.kernel_log_node import SOURCE as LOG
+from ingest.exporter.gpu import SOURCE as GAUGE
+from ingest.kernel_log.node import SOURCE as LOG
 from ingest.metrics import XID_MERGED
 from ingest.schema import Event, GpuSample, InventoryRow, Observed, SourceState
 from ingest.source import Pace, Source

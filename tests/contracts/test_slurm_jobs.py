@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from ingest.clock import NS, SystemClock
-from ingest.jobs import JobsSource
-from ingest.jobs_commands import SlurmCommands
+from ingest.jobs.commands import SlurmCommands
+from ingest.jobs.source import JobsSource
 from ingest.schema import Job
 from tests.slurm import Slurm, running_slurm
 

@@ -13,9 +13,9 @@ import msgspec
 import pytest
 
 from ingest.errors import SourceUnavailable
-from ingest.jobs_answer import jobs_of
-from ingest.jobs_commands import SlurmCommands
-from ingest.jobs_rest import SlurmRest
+from ingest.jobs.answer import jobs_of
+from ingest.jobs.commands import SlurmCommands
+from ingest.jobs.rest import SlurmRest
 from ingest.schema import Job
 from tests.slurm import Slurm, running_slurm
 

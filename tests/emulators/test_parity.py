@@ -17,8 +17,8 @@ from emulators.layout import DAY_NS, DRIVER_VERSION, HOUR_NS, NS, WorldSpec
 from emulators.nvml.machine import NvmlMachine
 from emulators.world import World
 from ingest.clock import ManualClock
-from ingest.exporter_node import ExporterNode
-from ingest.nvml import NvmlSource
+from ingest.exporter.node import ExporterNode
+from ingest.nvml.source import NvmlSource
 from ingest.redfish.source import RedfishSource
 from ingest.redfish.target import RedfishTarget
 from ingest.schema import ChassisReading, GpuSample

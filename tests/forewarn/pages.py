@@ -13,7 +13,7 @@ from features.rollup import roll_up
 from features.schema import GPU_FEATURES
 from ingest.bus import DirectBus
 from ingest.clock import ns_of
-from ingest.exporter_node import ExporterNode
+from ingest.exporter.node import ExporterNode
 from ingest.lake import Lake
 from ingest.messages import group
 from ingest.rejects import FileRejects

@@ -11,7 +11,7 @@ import pytest
 from alerting.rules import GpuFlags, RulePolicy, findings
 from alerting.schema import Action
 from emulators.nvml.steps import read_steps
-from ingest.nvml_inspect import inspect
+from ingest.nvml.inspect import inspect
 from ingest.schema import GPU_SAMPLES, GpuSample
 from tests.forewarn.pages import CASES, lake_of, pages_of, rollups_of
 from tests.nvml_machines import nvml_cache

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from forewarn.inspect import exporter_pages, kernel_logs
-from ingest.kernel_log_node import Boot
+from ingest.kernel_log.node import Boot
 
 PAGE = 'DCGM_FI_DEV_GPU_TEMP{UUID="GPU-0a1b2c30-1111-4222-8333-444455556660"} 41\n'
 

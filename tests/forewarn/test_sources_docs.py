@@ -12,8 +12,8 @@ import pytest
 from ingest.clock import NS, ManualClock
 from ingest.collector import Collector
 from ingest.messages import decode
-from ingest.nvml_codes import STATES
-from ingest.nvml_signals import COLD, HOT, LINK_COLUMNS, SIGNALS, WARM
+from ingest.nvml.codes import STATES
+from ingest.nvml.signals import COLD, HOT, LINK_COLUMNS, SIGNALS, WARM
 from ingest.redfish.outcomes import Outcome
 from ingest.spool import Spool
 
@@ -81,7 +81,7 @@ def test_links_and_states_are_complete() -> None:
 def test_every_state_of_the_scheduler_is_named() -> None:
     """Each state that reading Slurm can give stands in its section."""
     section = (DOCS / "sources.md").read_text().partition("## Scheduler")[2].partition("\n## ")[0]
-    code = "".join(file.read_text() for file in (DOCS.parent / "ingest").glob("jobs_*.py"))
+    code = "".join(file.read_text() for file in (DOCS.parent / "ingest" / "jobs").glob("*.py"))
     states = set(re.findall(r'SourceUnavailable\(f?"(\w+)', code))
     assert {"unreachable", "unknown_version", "error"} <= states
     assert {state for state in states if f"`{state}" not in section} == set()

@@ -14,8 +14,8 @@ ROOT = Path(__file__).parents[2]
 CASES = ROOT / "tests" / "cases"
 sys.path.insert(0, str(ROOT))
 with atheris.instrument_imports(include=["ingest"]):
-    from ingest.exporter_node import ExporterNode
-    from ingest.kernel_log_node import Boot, KernelLogNode
+    from ingest.exporter.node import ExporterNode
+    from ingest.kernel_log.node import Boot, KernelLogNode
     from ingest.redfish.sse import SseParser
     from ingest.schema import GpuSample, LinkSample
     from tests.fuzz import test_fuzz_exporter, test_fuzz_messages, test_fuzz_redfish

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ingest.clock import NS
-from ingest.exporter_node import ExporterNode
+from ingest.exporter.node import ExporterNode
 from ingest.schema import GpuSample, LinkSample
 
 EXAMPLES = int(os.environ.get("FOREWARN_TEST_FUZZ", "300"))

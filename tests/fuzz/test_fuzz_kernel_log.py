@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from emulators.kernel_log import XID_TEXTS
 from ingest.clock import NS
-from ingest.kernel_log_node import Boot, KernelLogNode
+from ingest.kernel_log.node import Boot, KernelLogNode
 from ingest.schema import Event
 from ingest.xid import USES
 

@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from emulators.nvml.machine import NvmlMachine
 from ingest.clock import NS, ManualClock
-from ingest.nvml import NvmlSource
+from ingest.nvml.source import NvmlSource
 from tests.nvml_machines import eight_gpus, machine, make_machine, nvml_cache
 
 __all__ = ["eight_gpus", "machine", "make_machine", "nvml_cache"]

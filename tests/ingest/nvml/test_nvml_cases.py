@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from emulators.nvml.steps import read_steps
-from ingest.nvml_inspect import inspect
+from ingest.nvml.inspect import inspect
 from ingest.schema import Event, GpuSample, Observed, OtherReading, SourceState
 
 pytestmark = pytest.mark.nvml

@@ -13,7 +13,7 @@ from emulators.nvml.machine import NvmlMachine
 from emulators.nvml.profiles import support
 from emulators.state import GpuState
 from ingest.clock import ManualClock
-from ingest.nvml import NvmlSource
+from ingest.nvml.source import NvmlSource
 from ingest.schema import Event, GpuSample, InventoryRow, Observed, OtherReading, SourceState
 
 pytestmark = pytest.mark.nvml

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from typing import cast
 
-from ingest.nvml_lanes import Lane, Lanes
-from ingest.nvml_protocol import Reading, Seat
-from ingest.nvml_reader import GpuReader
+from ingest.nvml.lanes import Lane, Lanes
+from ingest.nvml.protocol import Reading, Seat
+from ingest.nvml.reader import GpuReader
 
 
 class SlowReader:

@@ -18,7 +18,7 @@ from emulators.nvml.profiles import PROFILES, Profile
 from emulators.nvml.variants import R470, R535, Variant, generation
 from emulators.state import GpuState
 from ingest.clock import ManualClock
-from ingest.nvml import NvmlSource
+from ingest.nvml.source import NvmlSource
 from ingest.schema import LinkSample
 from tests.ingest.nvml.test_nvml_faults import further, samples
 
@@ -104,7 +104,7 @@ async def test_without_root(make_machine: MakeMachine, open_source: OpenSource, 
 PARENT = """
 import asyncio, os, sys
 from ingest.clock import SystemClock
-from ingest.nvml import NvmlSource
+from ingest.nvml.source import NvmlSource
 
 async def main():
     source = NvmlSource("gpu001", clock=SystemClock())

@@ -12,16 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest.clock import NS
-from ingest.nvml_calls import CALLS
-from ingest.nvml_codes import CODES, code_of
-from ingest.nvml_epochs import Epoch
-from ingest.nvml_further import FURTHER, unpack_ber
-from ingest.nvml_inventory import FORGET_AFTER_S, Inventory
-from ingest.nvml_memory import Memory, load, save
-from ingest.nvml_protocol import HEAD_BYTES, Answer, Reading, Seat, frame, to_supervisor
-from ingest.nvml_rows import COLUMNS, check
-from ingest.nvml_signals import LINK_TOTALS, SIGNALS, VOLATILE, Call
-from ingest.nvml_supervisor import Pause
+from ingest.nvml.calls import CALLS
+from ingest.nvml.codes import CODES, code_of
+from ingest.nvml.epochs import Epoch
+from ingest.nvml.further import FURTHER, unpack_ber
+from ingest.nvml.inventory import FORGET_AFTER_S, Inventory
+from ingest.nvml.memory import Memory, load, save
+from ingest.nvml.protocol import HEAD_BYTES, Answer, Reading, Seat, frame, to_supervisor
+from ingest.nvml.rows import COLUMNS, check
+from ingest.nvml.signals import LINK_TOTALS, SIGNALS, VOLATILE, Call
+from ingest.nvml.supervisor import Pause
 from ingest.schema import GpuSample
 
 DAY_NS = 86_400 * NS

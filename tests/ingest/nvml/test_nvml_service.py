@@ -21,7 +21,7 @@ from forewarn import health
 from forewarn.vitals import Vitals
 from ingest.clock import ManualClock, SystemClock
 from ingest.collector import Collector
-from ingest.nvml import NvmlSource
+from ingest.nvml.source import NvmlSource
 from ingest.schema import GpuSample, Observed, SourceState
 from ingest.spool import Spool
 from tests.ingest.nvml.test_nvml_starved import OpenSource, workers

@@ -11,7 +11,7 @@ import pytest
 from emulators.nvml.machine import NvmlMachine
 from emulators.state import GpuState
 from ingest.clock import ManualClock
-from ingest.nvml import NvmlSource
+from ingest.nvml.source import NvmlSource
 from ingest.schema import Event, GpuSample, InventoryRow, LinkSample, Observed, SourceState
 
 pytestmark = pytest.mark.nvml

@@ -13,8 +13,8 @@ import pytest
 
 from emulators.nvml.machine import NvmlMachine
 from ingest.clock import ManualClock
-from ingest.nvml import NvmlSource
-from ingest.nvml_starving import Scheduled, scheduled, was_starved
+from ingest.nvml.source import NvmlSource
+from ingest.nvml.starving import Scheduled, scheduled, was_starved
 from ingest.schema import Event, GpuSample, Observed, SourceState
 
 OpenSource = Callable[..., Awaitable[NvmlSource]]
@@ -33,7 +33,7 @@ def states(records: list[Observed]) -> list[str]:
 def workers() -> list[int]:
     """Give the process ids of the workers that this process has started and that live."""
     children = {int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
-    return [pid for pid in children if b"ingest.nvml_worker" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [pid for pid in children if b"ingest.nvml.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 @contextmanager
