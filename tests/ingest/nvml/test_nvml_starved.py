@@ -96,7 +96,7 @@ async def test_starved_host_accuses_nobody(open_source: OpenSource, machine: Nvm
 @pytest.mark.nvml
 async def test_gpu_that_is_well_alone_is_no_suspect(open_source: OpenSource, machine: NvmlMachine, clock: ManualClock) -> None:
     """When the driver's lock was held for a while, the GPU that was asked first is asked again alone and has its values in that poll."""
-    source = await open_source(deadline_s=0.5)
+    source = await open_source(deadline_s=1.0)
     await read_unstarved(source, clock)
     machine.fault("nvmlDeviceGetUtilizationRates", slot=3, latency_us=600_000_000, holds_lock=True, calls=1)
     assert temperatures(await read_unstarved(source, clock)) == [30.0] * 8
