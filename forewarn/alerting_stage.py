@@ -16,7 +16,7 @@ from alerting.loop import AlertLoop
 from alerting.policy import PolicySettings
 from alerting.secret import read_secrets
 from alerting.settings import AlertSettings
-from forewarn import compose
+from forewarn.named_files import state_dir_of
 from forewarn.settings import AlertSection, Config
 from ingest.clock import Clock
 from ingest.errors import ConfigError
@@ -32,7 +32,7 @@ class Alerting:
         alert = config.alert
         self._look_s = max(0.1, alert.look_s / clock.scale)
         endpoint = _endpoint(alert)
-        self.ledger = Ledger(compose.state_dir_of(config) / config.fleet.ledger.name, endpoints=(endpoint.name,) if endpoint else ())
+        self.ledger = Ledger(state_dir_of(config) / config.fleet.ledger.name, endpoints=(endpoint.name,) if endpoint else ())
         self.loop = AlertLoop(lake, self.ledger, cluster=config.fleet.cluster, clock=clock, mode=alert.mode, settings=settings_of(alert))
         self._delivery = Delivery(self.ledger.database, endpoint, clock=clock) if endpoint else None
         secrets = {name: read_secrets(file) for name, file in alert.ack_secrets.items()}

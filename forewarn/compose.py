@@ -6,9 +6,9 @@ Imports stand inside the functions, so that a process loads only what its own st
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from forewarn.named_files import secret, state_dir_of
 from forewarn.settings import BusSection, Config
 from forewarn.systemd import notify
 from ingest.clock import Clock
@@ -44,17 +44,6 @@ def spool_of(config: Config) -> Spool:
         return Spool(directory, max_bytes=config.collect.spool_max_mb << 20)
     except OSError as error:
         raise ConfigError(f"{directory}: cannot be used as a spool ({error.strerror}): mend its permissions or make room") from error
-
-
-def state_dir_of(config: Config) -> Path:
-    """Make the folder of spool, ledger and models; raises ConfigError where it cannot be made."""
-    try:
-        config.fleet.state_dir.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(
-            f"fleet.state_dir = {str(config.fleet.state_dir)!r}: cannot be made ({error.strerror}): name a folder that may be written to"
-        ) from error
-    return config.fleet.state_dir
 
 
 def collector_of(
@@ -159,11 +148,3 @@ def alerting_of(config: Config, lake: Lake, clock: Clock) -> Alerting:
     from forewarn.alerting_stage import Alerting  # noqa: PLC0415
 
     return Alerting(config, lake, clock)
-
-
-def secret(file: Path) -> str:
-    """Read a secret from its file."""
-    try:
-        return file.read_text().strip()
-    except OSError as error:
-        raise ConfigError(f"secret file {file}: cannot be read ({error.strerror}): create it or mend its permissions") from error

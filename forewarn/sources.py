@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from forewarn.compose import secret
+from forewarn.named_files import secret
 from forewarn.settings import CollectSection, Config, NvmlTarget
 from ingest.clock import Clock
 from ingest.errors import ConfigError

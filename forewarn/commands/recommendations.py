@@ -76,8 +76,8 @@ def consume_log(path: ConfigOption = None) -> None:
 
     Example: forewarn consume log --config forewarn.toml
     """
-    from forewarn.compose import state_dir_of  # noqa: PLC0415
     from forewarn.consumer_log import server  # noqa: PLC0415
+    from forewarn.named_files import state_dir_of  # noqa: PLC0415
 
     config = configuration(path)
     section = config.consume
