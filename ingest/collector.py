@@ -259,16 +259,23 @@ async def read_once(sources: Sequence[Source], at_ns: int, *, deadline_s: float 
     failed: list[str] = []
     for source in sources:
         try:
-            async with asyncio.timeout(deadline_s):
-                await source.open()
-                await _drain(source, at_ns, found)
-        except (SourceUnavailable, TimeoutError, OSError) as error:
+            await _hear(source, at_ns, found, deadline_s)
+        except Exception as error:  # noqa: BLE001  # a bug in one source must not end the others
             failed.append(source.name)
-            unheard = ", ".join(sorted(source.unheard)) or None
-            _log.warning("source_unreadable", source=source.name, error=f"{type(error).__name__}: {error}", unheard=unheard)
-        finally:
-            await source.close()
+            _log.warning("source_unreadable", source=source.name, error=f"{type(error).__name__}: {error}")
     return found, failed
+
+
+async def _hear(source: Source, at_ns: int, found: list[Observed], deadline_s: float) -> None:
+    try:
+        async with asyncio.timeout(deadline_s):
+            await source.open()
+            await _drain(source, at_ns, found)
+    except TimeoutError as error:
+        mute = ", ".join(sorted(source.unheard)) or "the source"
+        raise TimeoutError(f"no answer within {deadline_s:g} s of {mute}") from error
+    finally:
+        await source.close()
 
 
 async def _drain(source: Source, at_ns: int, found: list[Observed]) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
 from emulators.bmc.server import Bmc
@@ -89,6 +90,34 @@ async def test_a_source_that_cannot_be_read_stops_no_other() -> None:
     assert ([record.observed_at_ns for record in records], failed) == ([7], ["broken"])
 
 
+class _Buggy(_Whole):
+    """It raises what nobody expects, at one of its calls."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    async def open(self) -> None:
+        if self.name == "opening":
+            raise KeyError(self.name)
+
+    async def read(self, at_ns: int) -> list[Observed]:
+        if self.name == "reading":
+            raise ZeroDivisionError(self.name)
+        return []
+
+    async def close(self) -> None:
+        if self.name == "closing":
+            raise RecursionError(self.name)
+
+
+async def test_a_bug_in_one_source_stops_no_other() -> None:
+    """Whatever a source raises and wherever, it is logged and among those that failed, and the next one is read."""
+    with capture_logs() as lines:
+        records, failed = await read_once([_Buggy("opening"), _Buggy("reading"), _Buggy("closing"), _Whole()], 7)
+    assert ([record.observed_at_ns for record in records], failed) == ([7], ["opening", "reading", "closing"])
+    assert [line["error"] for line in lines] == ["KeyError: 'opening'", "ZeroDivisionError: reading", "RecursionError: closing"]
+
+
 async def test_one_reading_asks_every_bmc(tmp_path: Path) -> None:
     """It waits for the readings of a BMC whatever its stream does, and says of one that is dead that it is; a check fails for that one."""
     chassis = ChassisState(node="n1", serial="CH1")
@@ -117,9 +146,11 @@ class _Mute(_Whole):
 
 async def test_a_node_that_says_nothing_is_a_failure() -> None:
     """What the others said until the deadline is kept, and the source is among those that failed."""
-    records, failed = await read_once([_Mute(), _Whole()], 7, deadline_s=0.1)
+    with capture_logs() as lines:
+        records, failed = await read_once([_Mute(), _Whole()], 7, deadline_s=0.1)
     assert len(records) > 1
     assert failed == ["mute"]
+    assert [line["error"] for line in lines] == ["TimeoutError: no answer within 0.1 s of n7"]
 
 
 @pytest.mark.parametrize("command", [("up",), ("collect",), ("alert", "--once"), ("consume", "log")])
