@@ -2,6 +2,7 @@
 
 Formats: open-gpu-kernel-modules `kernel_rc.c` (Xid), `common/nvswitch` (SXid). Carriers: `/dev/kmsg` records (`prio,seq,usec,flags;text`),
 `[ 5512.1]` of dmesg, `[Sun Feb  2 16:44:36 2025]` of dmesg -T, ISO 8601 or classic syslog with host and `kernel:`, or nothing.
+A number that is longer than any kernel writes makes no carrier, and a date outside of 2000 to 2100 is none: the line is then undated.
 """
 
 from __future__ import annotations
@@ -14,27 +15,28 @@ from ingest.clock import NS, datetime_of, ns_of
 from ingest.pci import pci_address
 
 _PCI = r"(?:PCI:)?([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?)"
-_KMSG = re.compile(r"(\d+),(\d+),(\d+),[^;]*;(.*)", re.DOTALL)
-_MONOTONIC = re.compile(r"(?:<\d+>)?\[ *(\d+)\.(\d+)\] ?(.*)", re.DOTALL)
-_CTIME = re.compile(r"(?:<\d+>)?\[([A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\] ?(.*)", re.DOTALL)
+_KMSG = re.compile(r"\d{1,4},(\d{1,18}),(\d{1,15}),[^;]*;(.*)", re.DOTALL)  # 15 digits of microseconds: 31 years
+_MONOTONIC = re.compile(r"(?:<\d{1,4}>)?\[ *(\d{1,9})\.(\d{1,9})\] ?(.*)", re.DOTALL)
+_CTIME = re.compile(r"(?:<\d{1,4}>)?\[([A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4})\] ?(.*)", re.DOTALL)
 _ISO = re.compile(r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S*) +(.*)", re.DOTALL)
 _SYSLOG = re.compile(r"([A-Z][a-z]{2}) +(\d{1,2}) (\d\d:\d\d:\d\d)(?:\.\d+)? +(.*)", re.DOTALL)
-_HOST = re.compile(r"\S+ kernel(?:\[\d+\])?: ?(.*)", re.DOTALL)
+_HOST = re.compile(r"\S+ kernel(?:\[\d{1,9}\])?: ?(.*)", re.DOTALL)
 
-_XID = re.compile(rf"(?<![A-Za-z])Xid \({_PCI}(?: GPU-I:(\d+)(?: GPU-CI:(\d+))?)?\): (\d{{1,9}})(?!\w)(?:, ?(.*))?$", re.DOTALL)
+_XID = re.compile(rf"(?<![A-Za-z])Xid \({_PCI}(?: GPU-I:(\d{{1,9}})(?: GPU-CI:(\d{{1,9}}))?)?\): (\d{{1,9}})(?!\w)(?:, ?(.*))?$", re.DOTALL)
 _ANY_XID = re.compile(r"(?<![A-Za-z])S?Xid \(")
 _GPU = re.compile(rf"NVRM: GPU at {_PCI}: (GPU-[0-9a-fA-F-]{{8,}})")
 _SERIAL = re.compile(r"NVRM: GPU Board Serial Number: (\S+)")
 _BUS_LOSS = re.compile(rf"NVRM: GPU {_PCI}: GPU has fallen off the bus")
 _LOSS_BEGINS = re.compile(rf"NVRM: The NVIDIA GPU {_PCI}\s*(.*)", re.DOTALL)
 _LOSS_ENDS = re.compile(r"NVRM: fallen off the bus and is not responding")
-_SXID = re.compile(rf"nvidia-nvswitch(\d+): SXid \({_PCI}\): (\d{{1,9}})(?!\w)(?:, ?(.*))?$", re.DOTALL)
-_SXID_MORE = re.compile(r"(?:Severity \d+ |Data \{)")
+_SXID = re.compile(rf"nvidia-nvswitch(\d{{1,9}}): SXid \({_PCI}\): (\d{{1,9}})(?!\w)(?:, ?(.*))?$", re.DOTALL)
+_SXID_MORE = re.compile(r"(?:Severity \d{1,9} |Data \{)")
 _SEVERITY = re.compile(r"(Correctable|Intermediate|Non-fatal|Fatal)\b", re.IGNORECASE)
 _LINK = re.compile(r"\b[Ll]ink (-?\d{1,4})(?![\d.])")
 _CAUSED_BY = re.compile(r"caused by previous Xid (\d{1,9})\s*$")
 _RECOVERY = re.compile(r"recovery action changed from 0x([0-9a-fA-F]{1,8}) .*? to 0x([0-9a-fA-F]{1,8})\b")
 _INJECTED = re.compile(r"\bXC[01] +i1 +Link\b")
+_DATED = range(ns_of(datetime(2000, 1, 1, tzinfo=UTC)), ns_of(datetime(2100, 1, 1, tzinfo=UTC)))
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
@@ -112,7 +114,7 @@ def read_line(raw: str, now_ns: int) -> Line:
     """Take the carrier off a line; `now_ns` tells the year where the carrier does not."""
     kmsg = _KMSG.fullmatch(raw)
     if kmsg:
-        return Line(text=kmsg[4], seq=int(kmsg[2]), since_boot_ns=int(kmsg[3]) * 1000, clock="boot")
+        return Line(text=kmsg[3], seq=int(kmsg[1]), since_boot_ns=int(kmsg[2]) * 1000, clock="boot")
     monotonic = _MONOTONIC.fullmatch(raw)
     if monotonic:
         since_boot_ns = int(monotonic[1]) * NS + int(f"{monotonic[2]:0<9.9}")
@@ -124,7 +126,7 @@ def _read_dated(raw: str, now_ns: int) -> Line:
     for clock, pattern in (("ctime", _CTIME), ("iso", _ISO), ("syslog", _SYSLOG)):
         match = pattern.fullmatch(raw)
         utc_ns = _DATES[clock](match, now_ns) if match else None
-        if match and utc_ns is not None:
+        if match and utc_ns is not None and utc_ns in _DATED:
             text = _without_host(match[match.lastindex or 1])
             inner = _MONOTONIC.fullmatch(text)
             return Line(text=inner[3] if inner else text, utc_ns=utc_ns, clock=clock)

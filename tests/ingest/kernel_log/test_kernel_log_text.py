@@ -43,6 +43,69 @@ def test_impossible_dates_are_no_dates(raw: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "stamp", ["0001-01-01T00:00:00", "1970-01-01T00:00:03", "1999-12-31T23:59:59", "2263-01-01T00:00:00", "9999-12-31T23:59:59"]
+)
+def test_absurd_years_are_no_dates(stamp: str) -> None:
+    """A clock before 2000 or after 2100 was never set: such a line is undated, and what it says is read."""
+    line = read_line(f"{stamp} h kernel: {TEXT}", NOW_NS)
+    assert (line.utc_ns, line.clock) == (None, "")
+    assert read_text(line.text) == read_text(TEXT)
+    assert read_line(f"[Mon Jan  1 00:00:00 {stamp[:4]}] {TEXT}", NOW_NS).utc_ns is None
+
+
+LONG = "9" * 5000
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        f"6,{LONG},1,-;{TEXT}",
+        f"6,{LONG[:310]},1,-;{TEXT}",
+        f"6,1,{LONG},-;{TEXT}",
+        f"{LONG},1,1,-;{TEXT}",
+        f"[{LONG}.0] {TEXT}",
+        f"[1.{LONG}] {TEXT}",
+        f"<{LONG}>[1.0] {TEXT}",
+        f"{LONG}-01-01T00:00:00 h kernel: {TEXT}",
+        f"2026-01-01T00:00:00.{LONG} h kernel: {TEXT}",
+        f"Feb {LONG} 16:44:36 h kernel: {TEXT}",
+    ],
+    ids=lambda raw: f"{raw[:8]}...{len(raw)}",
+)
+def test_a_number_without_end_is_no_carrier(raw: str) -> None:
+    """Numbers that no kernel writes neither number nor date a line, and what it says is read."""
+    line = read_line(raw, NOW_NS)
+    assert (line.seq, line.since_boot_ns) == (None, None)
+    assert read_text(line.text) == read_text(TEXT)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"nvidia-nvswitch{LONG}: SXid (PCI:0000:05:00.0): 20034, Fatal, Link 30",
+        f"nvidia-nvswitch0: SXid (PCI:0000:05:00.0): {LONG}, Fatal, Link 30",
+        f"NVRM: Xid (PCI:0000:3b:00 GPU-I:{LONG} GPU-CI:02): 31, pid=1",
+        f"NVRM: Xid (PCI:0000:3b:00 GPU-I:05 GPU-CI:{LONG}): 31, pid=1",
+        f"NVRM: Xid (PCI:0000:3b:00): {LONG}, pid=1",
+    ],
+    ids=lambda text: f"{text[:24]}...{len(text)}",
+)
+def test_an_xid_with_a_number_without_end_is_unparsed(text: str) -> None:
+    """What numbers a switch, an instance or a code without end is counted as unparsed."""
+    assert isinstance(read_text(text), Unparsed)
+
+
+@pytest.mark.parametrize(
+    "tail", [f"Link {LONG}", f"caused by previous Xid {LONG}", f"recovery action changed from 0x{LONG} (a) to 0x{LONG} (b)"]
+)
+def test_a_number_without_end_in_a_message_is_not_taken(tail: str) -> None:
+    """The XID stands, the number in its message is None."""
+    said = read_text(f"NVRM: Xid (PCI:0000:3b:00): 74, {tail}")
+    assert isinstance(said, Xid)
+    assert (said.code, said.link, said.caused_by, said.recovery_action) == (74, None, None, None)
+
+
+@pytest.mark.parametrize(
     ("text", "xid"),
     [
         ("NVRM: Xid (0000:03:00): 14, Channel 00000001", Xid(pci="0000:03:00", code=14, message="Channel 00000001")),
