@@ -21,6 +21,7 @@ from ingest.metrics import RECORDS_REJECTED
 from ingest.schema import Job
 
 NAME = "slurm"
+MAX_ANSWER_BYTES = 128 * 2**20  # 6 kB are a job of 24.11
 _BLANKS = (4294967294, 4294967295)
 _STATES = {
     "PENDING": "pending",
@@ -49,12 +50,9 @@ _REFUSED = 1007  # ESLURM_PROTOCOL_AUTHENTICATION_ERROR
 _log = structlog.get_logger()
 
 
-def entries_of(text: bytes, who: str) -> list[Any]:
+def entries_of(text: bytes | bytearray, who: str) -> list[Any]:
     """Give the jobs of an answer as Slurm prints them; raises SourceUnavailable where it is an error or has no list of jobs."""
-    try:
-        answer = msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
-        raise SourceUnavailable("malformed", f"{who}: {error}") from error
+    answer = decode(text, who)
     complaint = complaint_of(answer)
     if complaint.number == _NOTHING_FOUND:
         return []
@@ -67,6 +65,25 @@ def entries_of(text: bytes, who: str) -> list[Any]:
     if not isinstance(jobs, list):  # no jobs are an empty list: a list that is missing must not end every job
         raise SourceUnavailable("malformed", f"{who}: the answer has no list of jobs")
     return jobs
+
+
+def decode(text: bytes | bytearray, who: str) -> Any:
+    """Read JSON; raises SourceUnavailable where it is none. What is no UTF-8 is a character in somebody's comment, and is replaced."""
+    try:
+        try:
+            return msgspec.json.decode(text)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            mended = text.decode(errors="replace").encode()
+            if mended == text:
+                raise
+        return msgspec.json.decode(mended)
+    except (msgspec.DecodeError, RecursionError) as error:  # RecursionError: nested too deep
+        raise SourceUnavailable("malformed", f"{who}: {error}") from error
+
+
+def too_large(who: str, max_bytes: int) -> SourceUnavailable:
+    """Say that an answer is longer than is read."""
+    return SourceUnavailable("too_large", f"{who}: more than {max_bytes / 2**20:g} MiB: lower Slurm's MinJobAge")
 
 
 class Complaint(NamedTuple):
@@ -82,7 +99,7 @@ def complaint_of(answer: Any) -> Complaint:
     for error in errors if isinstance(errors, list) else ():
         number = error.get("error_number", error.get("errno")) if isinstance(error, dict) else None
         if isinstance(number, int) and number:
-            words = [str(error[key]) for key in ("description", "error") if error.get(key)]
+            words = [error[key] for key in ("description", "error") if error.get(key) and isinstance(error[key], str)]
             return Complaint(number, ": ".join(words)[:200])
     return Complaint(0, "")
 

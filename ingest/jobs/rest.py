@@ -13,16 +13,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import aiohttp
-import msgspec
 import structlog
 from yarl import URL
 
 from ingest.errors import SourceUnavailable
-from ingest.jobs.answer import complaint_of, entries_of
+from ingest.jobs.answer import MAX_ANSWER_BYTES, complaint_of, decode, entries_of, too_large
 
 VERSIONS = ("v0.0.42", "v0.0.41", "v0.0.40", "v0.0.39", "v0.0.38")  # newest first
 _UNIX = "unix:"
-_MAX_BODY = 128 * 2**20  # 6 kB are a job of 24.11
 _IDS_PER_QUESTION = 200  # keeps the address short
 _JOBS_PATH = re.compile(r"/(slurm|slurmdb)/(v0\.0\.\d+)/jobs/?")
 _REFUSED_STATUS = (401, 403, 511)
@@ -54,7 +52,7 @@ class SlurmRest:
         token_file: Path | None = None,
         has_accounting: bool = False,
         deadline_s: float = 20.0,
-        max_bytes: int = _MAX_BODY,
+        max_bytes: int = MAX_ANSWER_BYTES,
     ) -> None:
         self.has_accounting = has_accounting
         self._address = address
@@ -114,10 +112,7 @@ class SlurmRest:
 
     def _chosen(self, document: bytes) -> Paths:
         """Choose the version and say so; raises SourceUnavailable where the server offers none that is read here."""
-        try:
-            offered = paths_offered(msgspec.json.decode(document))
-        except msgspec.DecodeError as error:
-            raise SourceUnavailable("malformed", f"{self._address}: {error}") from error
+        offered = paths_offered(decode(document, self._address))
         queues, accounts = offered["slurm"], offered["slurmdb"]
         version = next((version for version in VERSIONS if version in queues and (version in accounts or not self.has_accounting)), None)
         if version is None:
@@ -136,16 +131,15 @@ class SlurmRest:
             async for chunk in answer.content.iter_any():
                 body += chunk
                 if len(body) > self._max_bytes:
-                    most = f"more than {self._max_bytes / 2**20:g} MiB"
-                    raise SourceUnavailable("too_large", f"{self._address}{path}: {most}: lower Slurm's MinJobAge, or use collect.squeue")
+                    raise too_large(f"{self._address}{path}", self._max_bytes)
             if answer.status != 200:
                 raise self._refusal(answer.status, bytes(body), path)
         return bytes(body)
 
     def _refusal(self, status: int, body: bytes, path: str) -> SourceUnavailable:
         try:
-            number, text = complaint_of(msgspec.json.decode(body))
-        except msgspec.DecodeError:
+            number, text = complaint_of(decode(body, path))
+        except SourceUnavailable:
             number, text = 0, body[:200].decode(errors="replace")
         said = f"{self._address}{path}: {status} {text}".strip()
         if status in _REFUSED_STATUS or number in _REFUSED_NUMBER:

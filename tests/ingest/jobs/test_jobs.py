@@ -216,6 +216,7 @@ async def test_a_job_that_nobody_knows_any_more_is_unknown(tmp_path: Path) -> No
         (("/nonexistent/squeue",), "unreachable"),
         ((sys.executable, "-c", "import sys; sys.exit('slurm_load_jobs error')"), "error(1)"),
         ((sys.executable, "-c", "print('{')"), "malformed"),
+        ((sys.executable, "-c", "print('[' * 100_000)"), "malformed"),  # nested without end
         ((sys.executable, "-c", "print('{}')"), "malformed"),  # no list of jobs: not that there are none
         ((sys.executable, "-c", """print('{"jobs": [], "errors": [{"error_number": 1007, "error": "no"}]}')"""), "unauthorized"),
         ((sys.executable, "-c", """print('{"jobs": [], "errors": [{"errno": 2018, "error": "no"}]}')"""), "error(2018)"),

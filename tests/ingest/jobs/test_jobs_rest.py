@@ -137,6 +137,12 @@ async def test_a_server_that_was_upgraded_is_asked_anew(server: Server) -> None:
     assert server.asked[-1] == "/slurm/v0.0.41/jobs/"
 
 
+async def test_a_document_that_is_nested_without_end_is_malformed(server: Server) -> None:
+    """It is unreadable like any other."""
+    server.answers["/openapi/v3"] = (200, b"[" * 100_000)
+    assert (await state_of(SlurmRest(server.url))).state == "malformed"
+
+
 @pytest.mark.parametrize(
     ("document", "has_accounting", "told"),
     [
@@ -171,6 +177,8 @@ WRONG_NEW = (511, {"errors": [{"error_number": 1007, "error": "Protocol authenti
         ((503, b"\xff"), "error(503)", "503"),
         ((302, b""), "error(302)", "302"),
         ((200, b"<html>"), "malformed", "JSON"),
+        ((200, b"[" * 100_000), "malformed", "recursion"),
+        ((500, b"[" * 100_000), "error(500)", "500"),
         ((200, {"errors": None}), "malformed", "no list of jobs"),
         ((200, {"jobs": None, "errors": [None]}), "malformed", "no list of jobs"),
     ],
