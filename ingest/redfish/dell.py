@@ -6,6 +6,7 @@ inside the same project. What has no stated unit or is a window of the BMC's own
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -191,8 +192,16 @@ def _joined(report: str, metric_id: str, context: str, *pair: ChassisReading) ->
     low, high = pair
     signal = signal_of_metric_id(metric_id, context.removeprefix(":"))
     value = ((low.value or 0.0) + 2.0**32 * (high.value or 0.0)) * signal.scale
-    sensor = f"{report}:{metric_id}{context}"
-    return msgspec.structs.replace(low, sensor=sensor, quantity=signal.quantity, value=value, unit=signal.unit)
+    is_finite = math.isfinite(value)
+    return msgspec.structs.replace(
+        low,
+        sensor=f"{report}:{metric_id}{context}",
+        quantity=signal.quantity,
+        value=value if is_finite else None,
+        text=None,
+        unit=signal.unit,
+        quality=low.quality or high.quality if is_finite else "invalid",
+    )
 
 
 def _scaled(row: _Row, device: str | None) -> Signal:

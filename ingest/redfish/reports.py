@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import isfinite
 
 import msgspec
+import structlog
 
 from ingest.errors import RecordRejected
 from ingest.redfish.dell import join_halves
@@ -23,6 +25,7 @@ from ingest.redfish.values import ABSENT, Value, read_value
 from ingest.schema import ChassisReading
 
 Body = Mapping[str, object]
+_log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,10 @@ def decode_report(body: Body, *, machine: Machine, received_at_ns: int) -> Decod
             readings.append(reader.read(entry))
         except RecordRejected as rejection:
             reader.counts[rejection.reason] += 1
+        except Exception:  # noqa: BLE001  # what no rule foresaw in one value must not cost the others
+            reader.counts["internal_error"] += 1
+    if reader.counts["internal_error"]:
+        _log.error("redfish_values_failed", node=machine.node, report=reader.report, values=reader.counts["internal_error"])
     readings = _merge(readings, reader.counts)
     return Decoded(reader.report, [*readings, *throttle_readings(readings), *join_halves(readings)], reader.counts)
 
@@ -77,8 +84,12 @@ def report_id(body: Body) -> str:
 def _repeated_metric_ids(values: list[object]) -> set[str]:
     """Find metric ids that name more than one series: nothing but the id tells their values apart."""
     entries = [entry for entry in values if isinstance(entry, dict)]
-    bare = [str(entry.get("MetricId")) for entry in entries if not entry.get("MetricProperty") and not dell_context(entry)]
+    bare = [metric_id for entry in entries if isinstance(metric_id := entry.get("MetricId"), str) and _is_bare(entry)]
     return {metric_id for metric_id, times in Counter(bare).items() if times > 1}
+
+
+def _is_bare(entry: Body) -> bool:
+    return not entry.get("MetricProperty") and not dell_context(entry)
 
 
 @dataclass
@@ -105,6 +116,9 @@ class _Reader:
         if time is None:
             time = self._time(stamp)
         signal = signal_of(series, self.machine.sensors.get(series.path))
+        number = _convert(value, signal)
+        if signal.scale > 1.0 and number is not None and not isfinite(number):
+            value, number = Value(text=value.text or repr(value.number), quality="invalid"), None
         if not value.is_conforming:
             self.counts["nonconforming"] += 1
         if signal.quantity == "raw":
@@ -117,7 +131,7 @@ class _Reader:
             sensor=series.sensor,
             quantity=signal.quantity,
             device=self.machine.device(signal.device),
-            value=_convert(value, signal),
+            value=number,
             text=value.text,
             unit=signal.unit,
             quality=_quality(value, entry, series),

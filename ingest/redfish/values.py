@@ -10,8 +10,10 @@ import msgspec
 ABSENT = object()  # the member is not there, which is not the same as null
 _EXACT = 2**53  # beyond it a float loses integers
 _EXACT_DIGITS = 15
-_INT64 = 2**63
-_DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.(\d{1,12}))?S)?)?")
+_INT64, _INT64_DIGITS = 2**63, 19
+_MOST_BITS = 4096  # of an integer: beyond 4,300 digits `str` refuses
+# Of few digits each: `int` refuses thousands, and of hundreds no float can be made. Nine digits of days are 2.7 million years.
+_DURATION = re.compile(r"P(?:(\d{1,9})D)?(?:T(?:(\d{1,12})H)?(?:(\d{1,12})M)?(?:(\d{1,15})(?:\.(\d{1,12}))?S)?)?")
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _NON_FINITE = re.compile(r"[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
 _BOOLEANS = {"true": 1.0, "false": 0.0}
@@ -36,9 +38,17 @@ def read_value(raw: object) -> Value:
         return Value(quality="blank")
     if isinstance(raw, bool):
         return Value(float(raw), is_conforming=False)
-    if isinstance(raw, int | float):
+    if isinstance(raw, float) or (isinstance(raw, int) and raw.bit_length() <= _MOST_BITS):
         return msgspec.structs.replace(_read_text(str(raw)), is_conforming=False)
-    return Value(text=msgspec.json.encode(raw).decode(), quality="invalid", is_conforming=False)
+    return Value(text=_spell(raw), quality="invalid", is_conforming=False)
+
+
+def _spell(raw: object) -> str:
+    """Write down what came instead of a string; its type alone where it is too long or too deep to be written."""
+    try:
+        return msgspec.json.encode(raw).decode()
+    except (ValueError, OverflowError, RecursionError):
+        return f"unreadable {type(raw).__name__}"
 
 
 def _is_plain(raw: str) -> bool:
@@ -67,9 +77,14 @@ def _read_number(text: str) -> Value:
         return Value(number)
     if not math.isfinite(number):
         return Value(text=text, quality="invalid")
-    if not text.lstrip("+-").isdigit():
+    digits = text.lstrip("+-")
+    if not digits.isdigit():
         return Value(number)
-    return Value(number, text, "overflow" if int(text) >= _INT64 else None)
+    return Value(number, text, "overflow" if text[0] != "-" and _is_beyond_int64(digits.lstrip("0")) else None)
+
+
+def _is_beyond_int64(digits: str) -> bool:
+    return len(digits) > _INT64_DIGITS or int(digits) >= _INT64  # in this order: `int` raises for thousands of digits
 
 
 def read_duration(text: str) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_PART = re.compile(r"\d+|[a-z]+")
+_PART = re.compile(r"\d{1,18}|[a-z]+")
 
 
 def is_newer(version: str, other: str) -> bool:

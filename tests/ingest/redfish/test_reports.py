@@ -156,3 +156,56 @@ def test_any_json_is_decoded(values: list[Any]) -> None:
     """No list of values raises."""
     readings, counts = decode(*values)
     assert len(readings) + sum(counts.values()) >= len(values)
+
+
+class Unforeseen(dict[str, Any]):
+    """A value that no rule foresaw: to ask for its time fails."""
+
+    def get(self, key: str, default: Any = None) -> Any:
+        if key == "Timestamp":
+            raise ArithmeticError(key)
+        return super().get(key, default)
+
+
+def test_unforeseen_error_costs_the_value_alone() -> None:
+    """A value whose reading fails in a way that nobody thought of is counted, and the rest of the report is read."""
+    readings, counts = decode(Unforeseen(value()), value(text="25"))
+    assert [reading.value for reading in readings] == [25.0]
+    assert counts == {"internal_error": 1}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["P" + "9" * 400 + "D", "P" + "9" * 5000 + "D", "0" * 4990 + "9007199254740993", 10**400],
+    ids=["400 digits of days", "5000 digits of days", "zeros", "integer"],
+)
+def test_number_without_end_costs_itself_alone(text: Any) -> None:
+    """A value of hundreds of digits leaves the rest of its report alone."""
+    readings, _ = decode(value(INLET + "_2", text), value())
+    assert readings[-1].value == 24.0
+    assert len(readings) == 2
+
+
+def test_metric_id_that_is_no_name_costs_itself_alone() -> None:
+    """An id that is a number or a list, however long, names no series."""
+    readings, counts = decode({"MetricId": 10**5000, "MetricValue": "1"}, {"MetricId": [[]], "MetricValue": "1"}, value())
+    assert [reading.value for reading in readings] == [24.0]
+    assert counts == {"no_identity": 2}
+
+
+def test_value_beyond_all_numbers_by_its_unit_is_invalid() -> None:
+    """A number that is finite in the BMC's unit and not in ours is invalid, its text kept."""
+    readings, _ = decode(value("/redfish/v1/Chassis/C/EnvironmentMetrics#/EnergykWh/Reading", "1e308"))
+    assert [(reading.quantity, reading.value, reading.text, reading.quality) for reading in readings] == [
+        ("energy_j_total", None, "1e+308", "invalid")
+    ]
+
+
+def test_halves_beyond_all_numbers_are_invalid() -> None:
+    """Halves whose sum is no finite number leave a reading without a value."""
+    context = {"Timestamp": T, "Oem": {"Dell": {"FQDD": "CPU.Socket.1"}}}
+    readings, _ = decode(
+        {"MetricId": "CPUPkgEnergyLow", "MetricValue": "1", **context}, {"MetricId": "CPUPkgEnergyHigh", "MetricValue": "1e308", **context}
+    )
+    joined = [(reading.value, reading.quality) for reading in readings if reading.quantity == "cpu_energy_j_total"]
+    assert joined == [(None, "invalid")]

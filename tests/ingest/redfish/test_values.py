@@ -55,6 +55,29 @@ def test_forms_of_a_value(raw: Any, value: Value) -> None:
     assert read_value(raw) == value
 
 
+ZEROS = "0" * 4990 + "9007199254740993"
+
+
+@pytest.mark.parametrize(
+    ("raw", "value"),
+    [
+        pytest.param(ZEROS, Value(9007199254740992.0, ZEROS), id="zeros"),
+        pytest.param("9" * 5000, Value(None, "9" * 5000, "invalid"), id="5000 digits"),
+        pytest.param("9" * 300, Value(float("9" * 300), "9" * 300, "overflow"), id="300 digits"),
+        pytest.param("-" + "9" * 300, Value(float("-" + "9" * 300), "-" + "9" * 300), id="300 digits below zero"),
+        pytest.param("P" + "9" * 400 + "D", Value(None, "P" + "9" * 400 + "D"), id="400 digits of days"),
+        pytest.param("P" + "9" * 5000 + "D", Value(None, "P" + "9" * 5000 + "D"), id="5000 digits of days"),
+        pytest.param("PT" + "9" * 400 + "S", Value(None, "PT" + "9" * 400 + "S"), id="400 digits of seconds"),
+        pytest.param(10**400, Value(None, "1" + "0" * 400, "invalid", is_conforming=False), id="integer"),
+        pytest.param(10**5000, Value(None, "unreadable int", "invalid", is_conforming=False), id="integer beyond text"),
+        pytest.param([10**5000], Value(None, "unreadable list", "invalid", is_conforming=False), id="list of it"),
+    ],
+)
+def test_numbers_without_end(raw: Any, value: Value) -> None:
+    """A number of hundreds of digits is what it can be, or nothing with a reason."""
+    assert read_value(raw) == value
+
+
 @given(st.one_of(st.text(max_size=40), st.floats(), st.integers(), st.none(), st.booleans(), st.lists(st.integers(), max_size=3)))
 def test_any_value_is_finite_or_nothing(raw: Any) -> None:
     """No value raises, none yields a number that is not finite, and a reason is one that the tables know."""
@@ -62,6 +85,17 @@ def test_any_value_is_finite_or_nothing(raw: Any) -> None:
     assert value.number is None or math.isfinite(value.number)
     assert value.quality is None or value.quality in QUALITY
     assert value.number is not None or value.text is not None or value.quality is not None
+
+
+@given(
+    st.sampled_from(["P{}D", "PT{}H", "PT{}M", "PT{}S", "{}", "-{}", "{}.5", "1e{}", "0.{}"]),
+    st.sampled_from("019\u0669\u00b2"),
+    st.sampled_from([15, 16, 19, 20, 308, 309, 400, 4300, 4301, 5000]),
+)
+def test_any_number_of_digits_is_finite_or_nothing(form: str, digit: str, digits: int) -> None:
+    """However many digits a value has, it does not raise and yields no number that is not finite."""
+    value = read_value(form.format(digit * digits))
+    assert value.number is None or math.isfinite(value.number)
 
 
 @given(st.integers(0, 400), st.integers(0, 86_399), st.integers(0, 999_999_999))
@@ -74,7 +108,7 @@ def test_durations_of_nvidia_read_back(days: int, seconds: int, ns: int) -> None
     assert math.isclose(read, days * 86_400 + seconds + ns / 1e9, rel_tol=1e-15, abs_tol=1e-9)
 
 
-@pytest.mark.parametrize("text", ["P", "1D", "PX", "P1Y", "-PT1S", "PT1.S"])
+@pytest.mark.parametrize("text", ["P", "1D", "PX", "P1Y", "-PT1S", "PT1.S", "P9999999999D", "PT" + "1" * 16 + "S"])
 def test_what_is_no_duration(text: str) -> None:
     """Anything else is no duration."""
     assert read_duration(text) is None

@@ -29,6 +29,11 @@ def test_versions_compare_numerically(newer: str, older: str) -> None:
     assert not is_newer(older, newer)
 
 
+def test_version_of_thousands_of_digits_is_compared() -> None:
+    """A version that no number can hold is compared like any other."""
+    assert is_newer("1." + "9" * 5000, "1.2")
+
+
 @pytest.mark.parametrize(("one", "other"), [("7.10.30.00", "7.10.30.0"), ("V1.2", "1.2"), ("", "")])
 def test_equal_versions_are_not_newer(one: str, other: str) -> None:
     """Leading zeros and the letter v change nothing."""
