@@ -30,4 +30,4 @@ class Backoff:
 def clamp_retry_s(retry_ms: int | None) -> float:
     """Read a stream's `retry` field as a lower bound of the delay; absurd values occur."""
     least_s, most_s = RETRY_FIELD_S
-    return 0.0 if retry_ms is None else min(max(retry_ms / 1000, least_s), most_s)
+    return 0.0 if retry_ms is None else max(min(retry_ms, most_s * 1000) / 1000, least_s)

@@ -6,7 +6,7 @@ Rules of the WHATWG event-stream format (HTML Living Standard 9.2.6), in the ord
 2. A blank line ends a block. A block with `data` is an event; one without dispatches nothing, but its `id` becomes the last id.
 3. A line starting with a colon is a comment: it dispatches nothing and is a sign of life.
 4. One space after the colon is optional; `data` lines are joined with LF; a line without colon is a field with an empty value.
-5. An `id` that contains NUL is ignored; `retry` counts only if it is all ASCII digits.
+5. An `id` that contains NUL is ignored; `retry` counts only if it is all ASCII digits, and here if it is below 10^9.
 6. What is unfinished when the stream ends is dropped, its id with it.
 
 The payload stays bytes: UTF-8 is decoded once per finished event, never per chunk.
@@ -20,6 +20,7 @@ from typing import NamedTuple
 from ingest.errors import RecordRejected
 
 MAX_EVENT_BYTES = 8 * 1024 * 1024  # an HGX port report has 0.9 MB; bmcweb caps its own buffer at 10 MiB
+MOST_RETRY_DIGITS = 9  # of milliseconds: 11 days
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -68,6 +69,7 @@ class SseParser:
             return text
         text = bytes(self._buffer) + text
         self._buffer.clear()
+        self._searched = 0
         if len(text) < len(_BOM) and _BOM.startswith(text):
             self._buffer += text  # cannot be told yet; holds no line end
             return b""
@@ -97,7 +99,7 @@ class SseParser:
     def _drop_leading_comments(self) -> None:
         """Forget finished comment lines at once: a keep-alive without blank lines must not fill the buffer."""
         buffer = self._buffer
-        while buffer[:1] == b":" and (end := buffer.find(b"\n", self._searched)) >= 0:
+        while buffer[:1] == b":" and 0 <= (end := buffer.find(b"\n", self._searched)) < self._max_event_bytes:
             del buffer[: end + 1]
             self._searched = 0
             self.comments += 1
@@ -123,8 +125,8 @@ class SseParser:
                 fields = fields._replace(type=value.decode(errors="replace"))
             elif name == b"id" and b"\0" not in value:
                 self.last_id = value.decode(errors="replace")
-            elif name == b"retry" and value.isdigit():
-                self.retry_ms = int(value)
+            elif name == b"retry" and value.isdigit() and len(digits := value.lstrip(b"0")) <= MOST_RETRY_DIGITS:
+                self.retry_ms = int(digits or b"0")
             elif not name:
                 self.comments += 1
         return fields

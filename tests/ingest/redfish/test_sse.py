@@ -108,3 +108,38 @@ def test_large_line_is_read() -> None:
     chunks = [body[start : start + 65_536] for start in range(0, len(body), 65_536)]
     parser = SseParser()
     assert [event.data for chunk in chunks for event in parser.feed(chunk)] == [payload]
+
+
+@pytest.mark.parametrize(
+    ("retry", "retry_ms"),
+    [(b"9" * 5000, None), (b"9" * 400, None), (b"9" * 10, None), (b"9" * 9, 999_999_999), (b"0" * 5000, 0), (b"0" * 5000 + b"7", 7)],
+    ids=["5000 digits", "400 digits", "10 digits", "9 digits", "zeros", "zeros and 7"],
+)
+def test_retry_of_many_digits(retry: bytes, retry_ms: int | None) -> None:
+    """A retry time that is too long for any use is ignored, and the event beside it is read."""
+    parser = SseParser()
+    assert [event.data for event in parser.feed(b"retry: " + retry + b"\ndata: a\n\n")] == [b"a"]
+    assert parser.retry_ms == retry_ms
+
+
+def said(body: bytes, cuts: list[int]) -> tuple[int, int | None, str]:
+    """Tell what a parser knows beside events once it has had all."""
+    parser = SseParser(max_event_bytes=60)
+    places = sorted({0, len(body), *(cut % (len(body) + 1) for cut in cuts)})
+    try:
+        for start, end in pairwise(places):
+            for _ in parser.feed(body[start:end]):
+                pass
+    except RecordRejected:
+        return -1, None, ""
+    return parser.comments, parser.retry_ms, parser.last_id
+
+
+@given(bodies, st.lists(st.integers(0, 400), max_size=12), st.booleans())
+@example(b":\n", [2], True)
+@example(b":\n", [1, 2, 3, 4], True)
+@example(b": " + b"x" * 100 + b"\n", [50], False)
+def test_cuts_do_not_matter_to_what_is_said_beside_events(body: bytes, cuts: list[int], has_bom: bool) -> None:
+    """Comments, retry time, last id and the verdict on size are the same however a stream is cut."""
+    stream = b"\xef\xbb\xbf" + body if has_bom else body
+    assert said(stream, cuts) == said(stream, [])
