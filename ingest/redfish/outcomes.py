@@ -19,9 +19,8 @@ import re
 from collections.abc import Mapping
 from enum import StrEnum
 
-import msgspec
-
-from ingest.errors import SourceUnavailable
+from ingest.errors import RecordRejected, SourceUnavailable
+from ingest.redfish.payloads import read_json
 
 
 class Outcome(StrEnum):
@@ -61,6 +60,7 @@ class Refused(SourceUnavailable):
 
 
 MOST_RETRY_AFTER_S = 600.0
+_MOST_DETAIL = 200  # characters of a message's name
 _MEDIA_TYPE = {Asked.RESOURCE: "json", Asked.STREAM: "text/event-stream", Asked.FILTERED_STREAM: "text/event-stream"}
 _LIMIT = re.compile(r"SubscriptionLimitExceeded|SessionLimitExceeded|RAC0218")
 _LICENCE = re.compile(r"SWC0242|LicenseRequired|licen[cs]e", re.IGNORECASE)
@@ -113,16 +113,21 @@ def refusal(outcome: Outcome, status: int, body: bytes, headers: Mapping[str, st
 def _message(body: bytes) -> str:
     """Take the text of a Redfish error; pages of proxies are not quoted."""
     try:
-        error = msgspec.json.decode(body, type=dict[str, dict[str, object]]).get("error", {})
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        error = read_json(body).get("error")
+    except RecordRejected:
+        return ""
+    if not isinstance(error, dict):
         return ""
     messages = error.get("@Message.ExtendedInfo")
     first = messages[0] if isinstance(messages, list) and messages else error
     named = first.get("MessageId") or first.get("code") if isinstance(first, dict) else None
-    return str(named or error.get("code") or "")
+    found = named or error.get("code")
+    return found[:_MOST_DETAIL] if isinstance(found, str) else ""
 
 
 def _retry_after(text: str | None) -> float | None:
-    if text is None or not text.strip().isdigit():
+    """Read a number of seconds; digits are ASCII, since `isdigit` takes more for digits than `float` does."""
+    digits = text.strip() if text is not None else ""
+    if not (digits.isascii() and digits.isdigit()):
         return None
-    return min(max(float(text), 1.0), MOST_RETRY_AFTER_S)
+    return min(max(float(digits), 1.0), MOST_RETRY_AFTER_S)

@@ -6,6 +6,7 @@ nothing but a reference. One bad record never costs the others.
 
 from __future__ import annotations
 
+import codecs
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,9 +30,9 @@ class Payload:
 
 
 def read_json(data: bytes) -> Body:
-    """Decode a JSON object; raises RecordRejected `not_json` or `not_an_object`."""
+    """Decode a JSON object, also after a byte order mark; raises RecordRejected `not_json` or `not_an_object`."""
     try:
-        body = msgspec.json.decode(data)
+        body = msgspec.json.decode(data.removeprefix(codecs.BOM_UTF8))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:  # RecursionError: nested too deep
         raise RecordRejected("not_json", str(error)) from error
     if not isinstance(body, dict):

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest.clock import parse_time
+from ingest.errors import RecordRejected
 from ingest.redfish.events import decode_event, event_key
 from ingest.redfish.history import History
-from ingest.redfish.payloads import sort_payload
+from ingest.redfish.payloads import read_json, sort_payload
 from ingest.redfish.reports import Machine
 from ingest.xid import catalogue_of
 
@@ -112,3 +113,10 @@ def test_any_record_is_decoded(record: dict[str, Any]) -> None:
     """No record raises."""
     assert decode_event(record, machine=MACHINE, received_at_ns=NOW, catalogue=CATALOGUE).kind in ("bmc", "xid")
     event_key(record)
+
+
+def test_byte_order_mark_before_json_is_passed_over() -> None:
+    """JSON after a UTF-8 byte order mark is JSON; one in its middle is not."""
+    assert read_json(b'\xef\xbb\xbf{"Id": "X"}') == {"Id": "X"}
+    with pytest.raises(RecordRejected, match="not_json"):
+        read_json(b'\xef\xbb\xbf\xef\xbb\xbf{"Id": "X"}')

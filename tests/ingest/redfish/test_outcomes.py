@@ -116,3 +116,38 @@ def test_stream_closed_for_idleness_is_left_alone_for_a_while() -> None:
     liveness = Liveness(0.0)
     assert liveness.least_delay_s(60.0, random.Random(1)) == 0.0
     assert 20.0 <= liveness.least_delay_s(3600.0, random.Random(1)) <= 30.0
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"error":{"a":' + b"[" * 30_000,
+        b"[" * 30_000,
+        b'{"error":[]}',
+        b'{"error":{"code":7}}',
+        b'{"error":{"@Message.ExtendedInfo":[7]}}',
+    ],
+    ids=["nested object", "nested list", "list", "number", "number as message"],
+)
+def test_error_of_any_shape_is_a_refusal(body: bytes) -> None:
+    """An error body that is nested without end, or of another shape than Redfish's, is an answer without a message."""
+    refused = refusal(Outcome.TRANSIENT, 400, body, {})
+    assert (refused.state, refused.detail) == ("error(400)", "")
+
+
+def test_error_is_read_after_a_byte_order_mark_and_cut() -> None:
+    """A byte order mark hides no message, and a message without end is cut."""
+    assert refusal(Outcome.TRANSIENT, 400, b'\xef\xbb\xbf{"error":{"code":"A.B"}}', {}).detail == "A.B"
+    assert refusal(Outcome.TRANSIENT, 400, b'{"error":{"code":"%s"}}' % (b"x" * 5000), {}).detail == "x" * 200
+
+
+@pytest.mark.parametrize("text", ["\u00b2", "\u0669", "1\u00b2", "", " ", "-1", "1.5"])
+def test_retry_after_that_is_no_number_is_none(text: str) -> None:
+    """What is not all ASCII digits is no number of seconds."""
+    assert refusal(Outcome.LIMIT, 503, b"", {"Retry-After": text}).retry_after_s is None
+
+
+def test_delays_of_many_digits_are_the_longest() -> None:
+    """Numbers beyond every float are clamped like other long ones."""
+    assert refusal(Outcome.LIMIT, 503, b"", {"Retry-After": "9" * 5000}).retry_after_s == 600.0
+    assert clamp_retry_s(10**400) == 300.0
