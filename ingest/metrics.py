@@ -55,6 +55,9 @@ EXPORTER_CONFLICTS = Counter("forewarn_exporter_duplicate_conflicts_total", "Ser
 EXPORTER_FAILURES = Counter("forewarn_exporter_failures_total", "Scrapes that ended in an error of ours")
 EXPORTER_LATE = Counter("forewarn_exporter_late_scrapes_total", "Scrapes that were over only after their read had ended")
 
+# jobs
+JOBS_UNREADABLE = Counter("forewarn_jobs_unreadable_values_total", "Values of jobs that cannot be read, at each reading", ["field"])
+
 # kernel log and XIDs
 KERNEL_LINES = Counter("forewarn_kernel_log_lines_total", "Lines of the kernel log by what became of them", ["outcome"])
 KERNEL_OVERRUNS = Counter("forewarn_kernel_log_overruns_total", "Times that the ring overwrote records before they were read")

@@ -2,12 +2,13 @@
 
 Slurm is asked by its commands (`ingest/jobs/commands.py`) or through slurmrestd (`ingest/jobs/rest.py`). The queue tells the jobs that
 are there, accounting, where it exists, how those ended that have left it. A job that left the queue and that accounting does not know is
-said once more, as `unknown`; while accounting does not answer, such jobs wait and the queue's are told.
+said once more, as `unknown`; while accounting does not answer, such jobs wait and the queue's are told. A job that is in the queue
+never becomes `unknown`, however little of it can be read; while there is one whose id cannot be read, it may be any that is gone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -15,8 +16,8 @@ import structlog
 
 from ingest.clock import Clock
 from ingest.errors import SourceUnavailable
-from ingest.jobs.answer import NAME, OPEN, jobs_of
-from ingest.metrics import READ_ERRORS
+from ingest.jobs.entry import NAME, OPEN, Unreadable, jobs_of
+from ingest.metrics import JOBS_UNREADABLE, READ_ERRORS
 from ingest.schema import Job, Observed
 from ingest.source import Pace
 
@@ -24,7 +25,7 @@ _log = structlog.get_logger()
 
 
 class Slurm(Protocol):
-    """A way to ask Slurm; its answers are what `ingest.jobs.answer.jobs_of` reads. Both calls raise SourceUnavailable."""
+    """A way to ask Slurm; its answers are what `ingest.jobs.entry.jobs_of` reads. Both calls raise SourceUnavailable."""
 
     @property
     def has_accounting(self) -> bool:
@@ -51,18 +52,21 @@ class JobsSource:
         self._clock = clock
         self._said: dict[str, Job] = {}
         self._accounting = "ok"
+        self._noted: dict[str, set[Unreadable]] = {}
 
     async def open(self) -> None:
         """Nothing to start: each read asks anew."""
 
     async def read(self, at_ns: int) -> list[Observed]:
         """Say the jobs that have changed; raises SourceUnavailable where Slurm does not answer."""
-        seen = {job.job_id: job for job in jobs_of(await self._slurm.queue(), self._cluster, at_ns)}
+        queue = jobs_of(await self._slurm.queue(), self._cluster, at_ns, self._said)
+        self._note("queue", queue.unreadable)
+        seen = {job.job_id: job for job in queue.jobs}
         gone = {job_id: job for job_id, job in self._said.items() if job_id not in seen and job.state in OPEN}
         if gone and self._slurm.has_accounting:
             seen |= await self._ended(gone, at_ns)
         for job_id, job in gone.items():
-            seen.setdefault(job_id, msgspec.structs.replace(job, state="unknown"))
+            seen.setdefault(job_id, job if queue.has_nameless else msgspec.structs.replace(job, state="unknown"))
         seen = {job_id: self._completed(job) for job_id, job in seen.items()}
         received_at_ns = self._clock.now_ns()
         changed = [job for job in seen.values() if _without_times(job) != self._said.get(job.job_id)]
@@ -75,7 +79,7 @@ class JobsSource:
     async def _ended(self, gone: dict[str, Job], at_ns: int) -> dict[str, Job]:
         """Ask how jobs ended; gives them as they were where accounting does not answer, to be asked for again."""
         try:
-            ended = jobs_of(await self._slurm.ended(gone.keys()), self._cluster, at_ns)
+            entries = await self._slurm.ended(gone.keys())
         except SourceUnavailable as error:
             READ_ERRORS.labels(self.name, f"accounting_{error.state.partition('(')[0]}").inc()
             if self._accounting != error.state:
@@ -83,7 +87,19 @@ class JobsSource:
             self._accounting = error.state
             return gone
         self._accounting = "ok"
-        return {job.job_id: job for job in sorted(ended, key=_submitted_at_ns) if job.job_id in gone}
+        said = {job_id: msgspec.structs.replace(job, state="unknown") for job_id, job in gone.items()}
+        ended = jobs_of(entries, self._cluster, at_ns, said)
+        self._note("accounting", [value for value in ended.unreadable if value.job_id in gone])
+        return {job.job_id: job for job in sorted(ended.jobs, key=_submitted_at_ns) if job.job_id in gone}
+
+    def _note(self, place: str, unreadable: Sequence[Unreadable]) -> None:
+        """Count what could not be read, and say it when it is new."""
+        for value in unreadable:
+            JOBS_UNREADABLE.labels(value.field).inc()
+        now = set(unreadable)
+        for value in sorted(now - self._noted.get(place, set())):
+            _log.warning("job_value_unreadable", place=place, job_id=value.job_id, field=value.field, why=value.why)
+        self._noted[place] = now
 
     def _completed(self, job: Job) -> Job:
         """Keep the GPUs and restarts of a job that has ended: Slurm forgets the first with the allocation, accounting knows no restarts."""

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from ingest.errors import SourceUnavailable
-from ingest.jobs.answer import jobs_of
+from ingest.jobs.entry import jobs_of
 from ingest.jobs.commands import SlurmCommands
 from ingest.jobs.rest import SlurmRest
 from ingest.schema import Job
@@ -74,12 +74,12 @@ def token(slurm: Slurm) -> Path:
 
 async def queue_of(slurm: SlurmCommands | SlurmRest) -> list[Job]:
     """Read the queue."""
-    return sorted(jobs_of(await slurm.queue(), "c1", 0), key=lambda job: job.job_id)
+    return sorted(jobs_of(await slurm.queue(), "c1", 0).jobs, key=lambda job: job.job_id)
 
 
 async def ended_of(slurm: SlurmCommands | SlurmRest, *job_ids: str) -> list[Job]:
     """Read what accounting says of jobs."""
-    return sorted((job for job in jobs_of(await slurm.ended(job_ids), "c1", 0) if job.job_id in job_ids), key=lambda job: job.job_id)
+    return sorted((job for job in jobs_of(await slurm.ended(job_ids), "c1", 0).jobs if job.job_id in job_ids), key=lambda job: job.job_id)
 
 
 async def until(states: dict[str, str], read: Callable[[], Awaitable[list[Job]]]) -> list[Job]:

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from ingest.clock import NS, ManualClock
 from ingest.collector import Collector
 from ingest.errors import SourceUnavailable
-from ingest.jobs.answer import entries_of, jobs_of
+from ingest.jobs.answer import entries_of
 from ingest.jobs.commands import SlurmCommands
+from ingest.jobs.entry import jobs_of
 from ingest.jobs.hostlist import expand
 from ingest.jobs.source import JobsSource
 from ingest.schema import Job
@@ -57,7 +58,7 @@ NEW = {
 
 def test_reads_a_job_of_22_05() -> None:
     """A running job of the old format: its nodes, GPUs, times and what its comment declares; a forecast end is no end."""
-    assert jobs_of([OLD], "c1", AT) == [
+    assert jobs_of([OLD], "c1", AT).jobs == [
         Job(
             node="c1",
             source="slurm",
@@ -81,7 +82,7 @@ def test_reads_a_job_of_22_05() -> None:
 
 def test_reads_a_job_of_24_11() -> None:
     """A cancelled job of the new format: numbers in objects, state in a list, unset numbers missing."""
-    (job,) = jobs_of([NEW], "c1", AT)
+    (job,) = jobs_of([NEW], "c1", AT).jobs
     assert (job.state, job.nodes, job.gpus) == ("cancelled", ("gpu003",), 8)
     assert (job.ended_at_ns, job.restarts, job.exit_code) == (1_749_999_200 * NS, None, None)
 
@@ -89,7 +90,7 @@ def test_reads_a_job_of_24_11() -> None:
 def test_reads_what_a_real_slurm_said() -> None:
     """A capture of 22.05.8: jobs running, failed, completed, pending and cancelled before they started."""
     entries = entries_of((Path(__file__).parent / "slurm" / "squeue_22_05_8.json").read_bytes(), "squeue")
-    found = {job.job_id: job for job in jobs_of(entries, "c1", AT)}
+    found = {job.job_id: job for job in jobs_of(entries, "c1", AT).jobs}
 
     assert {job_id: (job.state, job.nodes, job.gpus, job.exit_code) for job_id, job in found.items()} == {
         "1": ("running", ("gpu001", "gpu002"), 16, None),
@@ -105,7 +106,7 @@ def test_reads_what_a_real_slurm_said() -> None:
 
 def test_blank_values_are_missing_and_a_broken_job_hides_no_other() -> None:
     """Slurm's blank numbers become None; an entry that cannot be read is left out alone."""
-    (job,) = jobs_of([{"nodes": "x"}, OLD | {"restart_cnt": 4294967294, "start_time": 0}, {"job_id": 1}, None], "c1", AT)
+    (job,) = jobs_of([{"nodes": "x"}, OLD | {"restart_cnt": 4294967294, "start_time": 0}, {"job_id": 1}, None], "c1", AT).jobs
     assert (job.restarts, job.started_at_ns) == (None, None)
 
 
@@ -129,7 +130,7 @@ KILLED_NEW = {"status": ["SIGNALED"], "return_code": {"set": False, "number": 0}
 )
 def test_reads_the_exit_code(state: str, said: object, code: int | None) -> None:
     """A number of wait(2), an object with code or signal, and a 0 that says nothing about a job that did not complete."""
-    (job,) = jobs_of([OLD | {"job_state": state, "exit_code": said}], "c1", AT)
+    (job,) = jobs_of([OLD | {"job_state": state, "exit_code": said}], "c1", AT).jobs
     assert job.exit_code == code
 
 

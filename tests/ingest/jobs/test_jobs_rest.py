@@ -4,72 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
-from aiohttp import web
 from structlog.testing import capture_logs
 
 from ingest.clock import NS, ManualClock
 from ingest.collector import Collector
 from ingest.errors import SourceUnavailable
-from ingest.jobs.answer import entries_of, jobs_of
+from ingest.jobs.answer import entries_of
+from ingest.jobs.entry import jobs_of
 from ingest.jobs.rest import SlurmRest
 from ingest.jobs.source import JobsSource
 from ingest.schema import Job
 from ingest.spool import Spool
+from tests.ingest.jobs.slurm_server import QUEUE, SLURM, Server, offered
 from tests.ingest.test_collector import Scripted, after
 
 AT = 1_750_000_000 * NS
-SLURM = Path(__file__).parent / "slurm"
 REAL = SLURM / "rest_22_05_8"
-QUEUE = (SLURM / "squeue_22_05_8.json").read_bytes()
 RUNNING = {"job_id": 17, "job_state": ["RUNNING"], "nodes": "gpu001", "submit_time": 1_749_999_000, "start_time": 1_749_999_100}
-
-
-def offered(*paths: str) -> dict[str, Any]:
-    """Write an OpenAPI document with these paths."""
-    return {"openapi": "3.0.2", "paths": {path: {"get": {}} for path in paths}}
-
-
-@dataclass
-class Server:
-    """A server that answers each path with what `answers` has for it, (status, body), and keeps what it was asked."""
-
-    answers: dict[str, tuple[int, Any]] = field(default_factory=dict)
-    asked: list[str] = field(default_factory=list)
-    headers: list[dict[str, str]] = field(default_factory=list)
-    hangs: bool = False
-    url: str = ""
-    socket: str = ""
-
-    async def answer(self, request: web.Request) -> web.Response:
-        self.asked.append(request.raw_path)
-        self.headers.append({name: value for name, value in request.headers.items() if name.startswith("X-SLURM")})
-        if self.hangs:
-            await asyncio.Event().wait()
-        status, body = self.answers.get(request.path, (404, b"Unable find requested URL"))
-        said = body if isinstance(body, bytes) else msgspec.json.encode(body)
-        return web.Response(status=status, body=said, headers={"Location": "/other"})
-
-
-@pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[Server]:
-    """Run a server of 22.05 over TCP and a socket."""
-    server = Server({"/openapi/v3": (200, offered("/slurm/v0.0.38/jobs/")), "/slurm/v0.0.38/jobs/": (200, QUEUE)})
-    app = web.Application()
-    app.router.add_get("/{path:.*}", server.answer)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    await web.UnixSite(runner, str(tmp_path / "rest.socket")).start()
-    server.url, server.socket = f"http://127.0.0.1:{runner.addresses[0][1]}", f"unix:{tmp_path / 'rest.socket'}"
-    yield server
-    await runner.cleanup()
 
 
 def source_of(slurm: SlurmRest) -> JobsSource:
@@ -86,7 +41,7 @@ async def state_of(slurm: SlurmRest) -> SourceUnavailable:
 async def test_the_same_jobs_as_through_the_commands(server: Server, way: str) -> None:
     """Over TCP and over a socket, the answer that squeue printed is the same records."""
     said = await source_of(SlurmRest(getattr(server, way))).read(AT)
-    assert said == jobs_of(entries_of(QUEUE, "squeue"), "c1", AT)
+    assert said == jobs_of(entries_of(QUEUE, "squeue"), "c1", AT).jobs
     assert len(said) == 6
 
 
