@@ -284,4 +284,4 @@ async def _drain(source: Source, at_ns: int, found: list[Observed]) -> None:
         is_waiting = bool(source.unheard)  # asked first: what was heard by then is in the read
         found += await source.read(at_ns)
         if is_waiting:
-            await asyncio.sleep(source.interval_s)
+            await asyncio.sleep(min(source.interval_s, 0.5))

@@ -56,5 +56,6 @@ class Counters:
             if name in now and name in self._last:
                 elapsed_ns = at_ns - self._at_ns[name]
                 stale_ns = max(slack_ns, elapsed_ns)  # the value before may have been one update older than its scrape
-                if now[name] - self._last[name] > 1.05 * (elapsed_ns + stale_ns):
+                is_timed = elapsed_ns >= 0  # else the clock was set back, and nobody knows how much time has passed
+                if is_timed and now[name] - self._last[name] > 1.05 * (elapsed_ns + stale_ns):
                     columns.drop(name, "unit_conflict")

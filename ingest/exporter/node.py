@@ -5,7 +5,7 @@ Pure: bodies and times come in, records go out. An empty or failed scrape is a s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from ingest.clock import NS, datetime_of
@@ -91,6 +91,7 @@ class ExporterNode:
 
     def _records(self, readings: dict[str, Reading], at_ns: int) -> Iterator[Observed]:
         labels = {uuid: reading.labels for uuid, reading in readings.items()}
+        self._forget_strangers(labels)
         yield from self._swapped(labels, at_ns)
         gpus = {uuid: self._gpu(uuid) for uuid in readings}
         columns = {uuid: gpus[uuid].columns(reading) for uuid, reading in readings.items()}
@@ -112,6 +113,13 @@ class ExporterNode:
         if uuid not in self._gpus:
             self._gpus[uuid] = GpuMemory(self._context, uuid)
         return self._gpus[uuid]
+
+    def _forget_strangers(self, here: Collection[str]) -> None:
+        """Keep of the GPUs that are gone those that came last: a page that names others each time must not fill the memory."""
+        gone = [uuid for uuid in self._gpus if uuid not in here]
+        for uuid in gone[: max(0, len(self._gpus) - 2 * MOST_GPUS)]:
+            del self._gpus[uuid]
+            self._presence.seats.pop(uuid, None)
 
     def _is_stale(self, readings: dict[str, Reading], columns: dict[str, Columns], at_ns: int) -> bool:
         energies = {uuid: (one.values.get(ENERGY), one.values.get("power_w")) for uuid, one in columns.items()}

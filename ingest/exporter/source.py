@@ -37,6 +37,9 @@ class _Target:
         self.url = url
         self.scrape: asyncio.Task[None] | None = None
         self.has_answered = True
+        self.was_heard = False  # once, good or bad
+        self.has_failed = False
+        self.asked_for_ns: int | None = None
         self.is_oversized = False
         self.ready: list[Observed] = []
 
@@ -50,7 +53,6 @@ class ExporterSource:
 
     name = SOURCE
     pace = Pace.FLEET
-    unheard = ()
 
     def __init__(
         self,
@@ -78,6 +80,11 @@ class ExporterSource:
             for node, url in targets.items()
         ]
 
+    @property
+    def unheard(self) -> list[str]:
+        """Nodes whose first page is still awaited."""
+        return [target.node.node for target in self._targets if not target.was_heard]
+
     async def open(self) -> None:
         """Make the session; nothing is asked yet."""
         self._session = aiohttp.ClientSession(
@@ -87,11 +94,12 @@ class ExporterSource:
             cookie_jar=aiohttp.DummyCookieJar(),
         )
 
-    async def read(self, at_ns: int) -> list[Observed]:  # noqa: ARG002  # rows carry the time at which the page came
-        """Scrape every target; give what has come in time and what had come late before."""
+    async def read(self, at_ns: int) -> list[Observed]:
+        """Scrape every target, once as of `at_ns`; give what has come in time and what had come late before."""
         awaited = []
         for target in self._targets:
-            if target.scrape is None or target.scrape.done():
+            if target.asked_for_ns != at_ns and (target.scrape is None or target.scrape.done()):
+                target.asked_for_ns = at_ns
                 is_trusted = target.has_answered
                 target.scrape = asyncio.create_task(self._scrape(target))
                 awaited += [target.scrape] * is_trusted
@@ -122,7 +130,7 @@ class ExporterSource:
             # A long page takes seconds when its series are new: other sources go on meanwhile.
             run = asyncio.to_thread if len(body) > _LONG_BODY else _at_once
             records = await run(target.node.scraped, body, status, at_ns, is_cut=is_cut)
-            target.has_answered = True
+            target.has_answered, target.has_failed = True, False
             target.ready += self._refuse_foreign(target.node, records, at_ns)
         except TimeoutError:
             target.ready += target.node.failed("timeout", f"no page within {self._deadline_s:g} s", self._clock.now_ns())
@@ -130,7 +138,12 @@ class ExporterSource:
             target.ready += target.node.failed("unreachable", f"{type(error).__name__}: {error}", self._clock.now_ns())
         except Exception:  # noqa: BLE001  # the one broad except of this loop: one target's bug must not silence the others
             EXPORTER_FAILURES.inc()
-            _log.exception("exporter_scrape_failed", node=target.node.node)
+            if not target.has_failed:
+                _log.exception("exporter_scrape_failed", node=target.node.node)
+            target.has_failed = True
+            target.ready += target.node.failed("error", "internal error, see the log", self._clock.now_ns())
+        finally:
+            target.was_heard = True
 
     async def _ask(self, url: str) -> tuple[int, bytes, bool]:
         """Get a page: status, body, and whether the body ended before it should."""

@@ -23,6 +23,8 @@ _END_OF_LABELS = re.compile(rb"[ \t]*\}")
 _ESCAPE = re.compile(r'\\([\\n"])')
 _COMMENT = ord("#")
 _SPARE = 500  # series that are kept whatever the page
+_LONGEST_SERIES, _LONGEST_VALUE = 4096, 64  # bytes of what is kept: real series have 300
+_MOST_STAMP_DIGITS = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,9 +99,12 @@ class PageParser:
         found = [(series_of(prefix), value_of(text)) for prefix, _, text in parts]
         page.samples = [pair for pair in found if pair[0] is not None and pair[1] is not None]  # type: ignore[misc]
         if len(page.samples) < len(found):
+            page.samples = []
             for (series, value), part in zip(found, parts, strict=True):
                 if series is None or value is None:
                     self._read(b"".join(part), page)
+                else:
+                    page.samples.append((series, value))
         self._forget(len(page.samples), texts)
         return page
 
@@ -118,6 +123,8 @@ class PageParser:
             self._values.clear()
             unknown = texts
         for text in islice(unknown, self._max_values):
+            if len(text) > _LONGEST_VALUE:
+                continue
             try:
                 self._values[text] = read_value(text)
             except RecordRejected:
@@ -147,7 +154,7 @@ class PageParser:
     def _series_of(self, line: bytes) -> tuple[Series, bytes]:
         prefix = line.rpartition(b" ")[0]
         for known in (prefix, prefix.rpartition(b" ")[0]):  # without and with a timestamp
-            if known in self._series:
+            if known in self._series and line[len(known) :].lstrip()[:1] != b"{":  # a bare name before labels is another series
                 return self._series[known], line[len(known) :]
         name, labels, end = read_series(line)
         series = Series(name, labels)
@@ -156,7 +163,8 @@ class PageParser:
         if len(self._series) >= self._max_series:
             self._series.clear()
             self._gpus.clear()
-        self._series[line[:end]] = series
+        if end <= _LONGEST_SERIES:
+            self._series[line[:end]] = series
         return series, line[end:]
 
     def _value_of(self, text: bytes) -> Value:
@@ -165,7 +173,8 @@ class PageParser:
             value = read_value(text)
             if len(self._values) >= self._max_values:
                 self._values.clear()
-            self._values[text] = value
+            if len(text) <= _LONGEST_VALUE:
+                self._values[text] = value
         return value
 
 
@@ -202,6 +211,8 @@ def _unescape(text: str) -> str:
 def _stamp_ms(words: list[bytes]) -> int | None:
     if not words:
         return None
+    if len(words[0]) > _MOST_STAMP_DIGITS:
+        raise RecordRejected("bad_timestamp")
     try:
         return int(words[0])
     except ValueError:

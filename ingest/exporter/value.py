@@ -33,7 +33,7 @@ SATURATED = (2**31 - 1, 2**32 - 1)  # a counter that stands here has run full or
 
 def read_value(text: bytes) -> Value:
     """Read the text of a value; raises RecordRejected with reason `empty_value` or `non_numeric`."""
-    if text.isdigit() and len(text) < _MOST_DIGITS:
+    if text.isdigit() and len(text) <= _MOST_DIGITS:
         number: Number = int(text)
     elif text in _STRINGS:
         return _STRINGS[text]
@@ -51,7 +51,7 @@ def _number(text: bytes) -> Number:
         raise RecordRejected("empty_value")
     if _UNDERSCORE in text or not text.isascii():
         raise RecordRejected("non_numeric", repr(text))
-    if _POINT not in text:  # a failed conversion costs more than all the rest
+    if _POINT not in text and len(text) <= _MOST_DIGITS:  # a failed conversion costs more than all the rest; a longer one is a double's
         with suppress(ValueError):
             return int(text)
     try:

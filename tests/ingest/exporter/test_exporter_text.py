@@ -82,6 +82,48 @@ def test_a_page_read_twice_is_the_same_page(text: list[str]) -> None:
     assert len(first.samples) == len(text)
 
 
+odd_lines = st.builds(
+    "".join,
+    st.tuples(
+        st.sampled_from(["A", "B", "# A", ""]),
+        st.sampled_from(["", " ", "  "]),
+        st.sampled_from(["", '{gpu="0",UUID="GPU-00000000-a"}', '{pod="w 1"}', "{", '{note="# 1 2"} ']),
+        st.sampled_from(["", " ", "\t"]),
+        st.sampled_from(["", "1", "1.5", "nan", "x", "1_0", "9" * 400, "-" + "9" * 5000]),
+        st.sampled_from(["", " ", " 5", " 1790000000000", " " + "9" * 400, "\r", " # {} 1"]),
+    ),
+)
+
+
+@given(st.lists(st.lists(odd_lines, max_size=6), min_size=1, max_size=5))
+def test_a_cache_changes_no_page(pages: list[list[str]]) -> None:
+    """Whatever pages came before, a page is read as by a parser that never saw one: samples in order, stamps and rejections."""
+    warm = PageParser()
+    for lines_in in pages:
+        body = "".join(f"{line}\n" for line in lines_in).encode()
+        here, fresh = warm.parse(body), PageParser().parse(body)
+        assert [(one.name, one.field, value) for one, value in here.samples] == [
+            (one.name, one.field, value) for one, value in fresh.samples
+        ]
+        assert (here.stamps_ms, here.rejected) == (fresh.stamps_ms, fresh.rejected)
+
+
+@pytest.mark.parametrize("digits", [20, 310, 4300, 5000])
+def test_a_number_without_end_is_one_bad_value(digits: int) -> None:
+    """As a value, or as a timestamp, it costs the line beside it nothing."""
+    page = PageParser().parse(f"A {'9' * digits}\nA 5 {'9' * digits}\nA 7\n".encode())
+    assert [value for _, value in page.samples][2] == 7
+    assert ("blank" in [value for _, value in page.samples][:2]) == (digits > 20)
+
+
+def test_a_label_without_end_is_not_kept() -> None:
+    """Megabytes of labels that change from page to page leave no memory behind."""
+    parser = PageParser()
+    for scrape in range(5):
+        parser.parse(b'A{err_msg="' + str(scrape).encode() * 100_000 + b'"} 1\n')
+    assert parser.cached_series == 0
+
+
 @given(st.binary(max_size=2_000))
 def test_no_body_raises(body: bytes) -> None:
     """Any bytes at all become a page; every line that is not taken is counted or is a comment."""
