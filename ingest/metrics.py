@@ -62,6 +62,7 @@ JOBS_UNREADABLE = Counter("forewarn_jobs_unreadable_values_total", "Values of jo
 KERNEL_LINES = Counter("forewarn_kernel_log_lines_total", "Lines of the kernel log by what became of them", ["outcome"])
 KERNEL_OVERRUNS = Counter("forewarn_kernel_log_overruns_total", "Times that the ring overwrote records before they were read")
 KERNEL_LOST = Counter("forewarn_kernel_log_lost_records_total", "Records that sequence numbers say were lost")
+KERNEL_CUT = Counter("forewarn_kernel_log_cut_lines_total", "Lines over 8 KiB that were cut, and unended last lines of replaced files")
 XID_UNKNOWN = Counter("forewarn_xid_unknown_total", "XIDs that the catalogue does not have")
 XID_MERGED = Counter("forewarn_xid_merged_total", "Events that told again what another event had told", ["reason"])
 

@@ -1,7 +1,7 @@
 """What the kernel log of one node becomes: events, and which GPU and board sit at which PCI address.
 
-Pure: lines and times come in, records go out. A record is taken once per (boot, sequence number); where a carrier has no sequence, once
-per stamp and text. A loss of the bus that is told by an XID 79 and by plain text is one incident and one event.
+Pure: lines and times come in, records go out. What was there before is taken once (`known`). A loss of the bus that is told by an XID 79
+and by plain text is one incident and one event.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Any
 import msgspec
 
 from ingest.clock import NS
-from ingest.kernel_log.text import BusLoss, GpuNamed, Line, SerialNamed, SwitchXid, Unparsed, Xid, read_line, read_text
-from ingest.metrics import KERNEL_LINES, KERNEL_LOST
+from ingest.kernel_log.known import KnownLines
+from ingest.kernel_log.text import BusLoss, GpuNamed, Line, Said, SerialNamed, SwitchXid, Unparsed, Xid, read_line, read_text
+from ingest.metrics import KERNEL_LINES
 from ingest.schema import Event, InventoryRow, Observed
 from ingest.xid import FALLEN_OFF_BUS, PREEMPTIVE_CLEANUP, RECOVERY_ACTION, Catalogue, catalogue_of
 
 SOURCE = "kernel_log"
 _WINDOW_NS = 60 * NS  # one incident: signals of one loss lie this close
 _WINDOW_LINES = 50  # stamps of two kinds of clocks cannot be compared, places in the log can
-_REMEMBERED = 8_192  # stamped lines without a sequence number
 _FUTURE_NS = 5 * NS
 
 
@@ -57,8 +57,7 @@ class KernelLogNode:
         self.boot = boot or Boot()
         self.outcomes: Counter[str] = Counter()
         self.gpu_at: dict[str, str] = {}
-        self.is_catching_up = False  # the lines that come now may have been written at any time before
-        self.last_seq: int | None = None
+        self.known = KnownLines()
         self._catalogue = catalogue_of(catalogue)
         self._named: GpuNamed | None = None
         self._named_about: dict[str, Any] = {}
@@ -66,29 +65,37 @@ class KernelLogNode:
         self._losses: dict[str, _Mark] = {}
         self._lost: dict[str, Event] = {}
         self._switches: dict[tuple[str, int], tuple[Event, _Mark]] = {}  # incidents that may get more lines, by switch and code
-        self._seen: dict[tuple[str, int, str], None] = {}
         self._number = 0
 
-    def rebooted(self, boot: Boot) -> None:
-        """Begin a new boot: sequence numbers and addresses start over."""
-        self.boot = boot
-        self.last_seq = None
+    def begin_file(self, boot: Boot) -> None:
+        """Begin a file of the log, the first or one in place of the last."""
+        if boot.id != self.boot.id:
+            self._reboot()
+        if boot.id is None or boot.id != self.boot.id or self.boot.at_ns is None:
+            self.boot = boot
+        self.known.another_file(numbers_go_on=boot.id is not None)
+
+    def _reboot(self) -> None:
+        self.known = KnownLines()
         self.gpu_at.clear()
         self._losses.clear()
         self._switches.clear()
         self._named = self._losing = None
 
-    def feed(self, raw: str, now_ns: int) -> list[Observed]:
-        """Take one line, received at `now_ns`."""
-        line = read_line(raw.rstrip("\r\n"), now_ns)
-        if self._is_known(line):
+    def feed(self, raw: str, now_ns: int, *, is_old: bool = False) -> list[Observed]:
+        """Take one line, received at `now_ns`; one that `is_old` may have been written at any time before."""
+        raw = raw.rstrip("\r\n")
+        line = read_line(raw, now_ns)
+        said = read_text(line.text)
+        is_old = not self.known.is_later(raw) and is_old
+        if self.known.has(line, is_about_gpus=said is not None):
             self._count("duplicate")
             return []
         self._number += 1
         observed_at_ns = self._observed_at_ns(line, now_ns)
         if observed_at_ns is None:
-            if self.is_catching_up:
-                return self._pass_undated(line)
+            if is_old:
+                return self._pass_undated(said)
             observed_at_ns = now_ns
         about = {
             "node": self.node,
@@ -98,11 +105,11 @@ class KernelLogNode:
             "received_at_ns": max(now_ns, observed_at_ns),
         }
         mark = _Mark(line.clock, line.since_boot_ns if line.since_boot_ns is not None else line.utc_ns or 0, self._number)
-        return list(self._say(line, mark, about))
+        return list(self._say(said, line, mark, about))
 
-    def _pass_undated(self, line: Line) -> list[Observed]:
+    def _pass_undated(self, said: Said) -> list[Observed]:
         """Learn where GPUs are, and tell no event: an old incident that is dated now would accuse a healthy GPU."""
-        match read_text(line.text):
+        match said:
             case GpuNamed() as named:
                 self.gpu_at[named.pci] = named.gpu_uuid
             case None | SerialNamed():
@@ -129,24 +136,6 @@ class KernelLogNode:
         ended = [key for key, (_, began) in self._switches.items() if mark is None or not mark.is_near(began)]
         return [self._switches.pop(key)[0] for key in ended]
 
-    def _is_known(self, line: Line) -> bool:
-        if line.seq is not None:
-            if self.last_seq is not None:
-                if line.seq <= self.last_seq:
-                    return True
-                KERNEL_LOST.inc(line.seq - self.last_seq - 1)
-            self.last_seq = line.seq
-            return False
-        if not line.clock:
-            return False
-        key = (line.clock, line.since_boot_ns if line.since_boot_ns is not None else line.utc_ns or 0, line.text)
-        if key in self._seen:
-            return True
-        self._seen[key] = None
-        if len(self._seen) > _REMEMBERED:
-            del self._seen[next(iter(self._seen))]
-        return False
-
     def _observed_at_ns(self, line: Line, now_ns: int) -> int | None:
         """Tell when a line was written, None where neither it nor its boot says so; a time ahead is taken for now."""
         at_ns = line.utc_ns
@@ -154,8 +143,7 @@ class KernelLogNode:
             at_ns = self.boot.at_ns + line.since_boot_ns
         return now_ns if at_ns is not None and at_ns > now_ns + _FUTURE_NS else at_ns
 
-    def _say(self, line: Line, mark: _Mark, about: dict[str, Any]) -> Iterator[Observed]:
-        said = read_text(line.text)
+    def _say(self, said: Said, line: Line, mark: _Mark, about: dict[str, Any]) -> Iterator[Observed]:
         yield from self._bind(said.serial if isinstance(said, SerialNamed) else None)
         yield from self._end_switches(mark)
         match said:
