@@ -6,9 +6,9 @@ A reader meets a newer minor version and reads on (unknown fields are kept out);
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -34,8 +34,14 @@ class Message(Head, frozen=True, kw_only=True):
     rows: tuple[Any, ...]
 
 
+class _RawMessage(Message, frozen=True, kw_only=True):
+    rows: tuple[msgspec.Raw, ...]
+
+
 _encoder = msgspec.json.Encoder()
 _head = msgspec.json.Decoder(Head)
+_raw = msgspec.json.Decoder(_RawMessage)
+_MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # RecursionError: nested too deep
 
 
 def encode(message: Message) -> bytes:
@@ -46,14 +52,60 @@ def encode(message: Message) -> bytes:
 def decode(body: bytes) -> Message:
     """Read a message into typed rows; raises RecordRejected with reason `malformed`, `unknown_version` or `unknown_table`."""
     try:
-        head = _head.decode(body)
-        if head.v.partition(".")[0] != VERSION.partition(".")[0]:
-            raise RecordRejected("unknown_version", f"message version {head.v}, this reader knows {VERSION}")
-        if head.table not in TABLES:
-            raise RecordRejected("unknown_table", head.table)
-        return _decoder(head.table).decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:  # RecursionError: nested too deep
+        return _decoder(_head_of(body).table).decode(body)
+    except _MALFORMED as error:
         raise RecordRejected("malformed", str(error)) from error
+
+
+class Parted(NamedTuple):
+    """A message taken apart: the rows that can be read, the others as they came, and why the first of these cannot (None: all can)."""
+
+    sound: Message
+    odd: Message
+    error: RecordRejected | None
+
+
+def part(body: bytes, check: Callable[[Message, Any], None]) -> Parted:
+    """Read a message row by row; a row is odd where it is none of its table, or `check` (message, row) raises RecordRejected.
+
+    Raises RecordRejected as `decode` does where it is not the rows that cannot be read.
+    """
+    try:
+        read = _row_decoder(_head_of(body).table)
+        message = _raw.decode(body)
+    except _MALFORMED as error:
+        raise RecordRejected("malformed", str(error)) from error
+    sound, odd, errors = [], [], []
+    for raw in message.rows:
+        try:
+            row = _row_of(read, raw)
+            check(message, row)
+        except RecordRejected as error:
+            odd.append(raw)
+            errors.append(error)
+        else:
+            sound.append(row)
+    return Parted(_with(message, sound), _with(message, odd), errors[0] if errors else None)
+
+
+def _with(message: Message, rows: Sequence[Any]) -> Message:
+    return Message(v=message.v, table=message.table, node=message.node, origin=message.origin, seq=message.seq, rows=tuple(rows))
+
+
+def _row_of(read: msgspec.json.Decoder[Any], raw: msgspec.Raw) -> Any:
+    try:
+        return read.decode(raw)
+    except _MALFORMED as error:
+        raise RecordRejected("malformed", str(error)) from error
+
+
+def _head_of(body: bytes) -> Head:
+    head = _head.decode(body)
+    if head.v.partition(".")[0] != VERSION.partition(".")[0]:
+        raise RecordRejected("unknown_version", f"message version {head.v}, this reader knows {VERSION}")
+    if head.table not in TABLES:
+        raise RecordRejected("unknown_table", head.table)
+    return head
 
 
 @cache
@@ -61,6 +113,11 @@ def _decoder(table: str) -> msgspec.json.Decoder[Message]:
     rows = tuple.__class_getitem__((TABLES[table].record, ...))
     typed = msgspec.defstruct(f"Message_{table}", [("rows", rows)], bases=(Message,), frozen=True, kw_only=True)
     return msgspec.json.Decoder(typed)
+
+
+@cache
+def _row_decoder(table: str) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(TABLES[table].record)
 
 
 def group(records: Iterable[Observed]) -> list[tuple[str, str, Sequence[Observed]]]:

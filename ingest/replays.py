@@ -16,12 +16,13 @@ import msgspec
 from ulid import ULID
 
 from ingest.bus import Delivery, Publisher, Rejects
+from ingest.deliveries import check_delivery
 from ingest.errors import BusUnavailable, RecordRejected
 from ingest.lake import Lake
 from ingest.messages import Message, encode
 from ingest.rejects import Rejected
 from ingest.spool import EVENTS, Spooled
-from ingest.writer import Writer, check_delivery
+from ingest.writer import Writer
 
 
 @dataclass(kw_only=True)

@@ -4,8 +4,8 @@ The cycle: poll until there are enough rows or the oldest is old enough -> one A
 name each stream and the offset after its last message -> commit to the bus. The lake goes first: a crash between the two lets the
 same messages come again, and the stream's offset in the lake says that they are done. What a collector sent twice is known by its
 origin and number (`ingest.marks`), what it read twice from a log by the record itself (`ingest.known_events`). A message that cannot
-become rows goes to the rejects with its reason and the batch goes on. When anything else fails, the open batches are given up and
-read again from the bus.
+become rows, or the rows of it that cannot (`ingest.deliveries`), go to the rejects with their reason and the batch goes on. When anything
+else fails, the open batches are given up and read again from the bus.
 """
 
 from __future__ import annotations
@@ -20,19 +20,18 @@ import pyarrow as pa
 import structlog
 
 from ingest.bus import Delivery, Rejects, Subscriber
-from ingest.clock import NS
-from ingest.columns import CHUNK_ROWS, arrow_table
+from ingest.columns import CHUNK_ROWS
+from ingest.deliveries import arrow_of, fits, odd_of, read_delivery
 from ingest.errors import LakeConflict, RecordRejected, StreamsMoved
 from ingest.known_events import KnownEvents
 from ingest.lake import AppTransaction, Lake
 from ingest.marks import Marks
-from ingest.messages import VERSION, Message, decode
+from ingest.messages import Message
 from ingest.metrics import (
     COMMIT_SECONDS,
     WRITER_DUPLICATES,
     WRITER_FAILURES,
     WRITER_KNOWN_EVENTS,
-    WRITER_NEWER,
     WRITER_OLDEST_AGE,
     WRITER_RECEIVED,
     WRITER_REJECTED,
@@ -42,7 +41,6 @@ from ingest.schema import EVENTS, TABLES
 from ingest.tables import Table
 
 URGENT_TABLES = frozenset({"events", "outcomes", "source_states"})
-_EARLIEST_NS, _LATEST_NS = 0, 7_258_118_400 * NS  # 1970 to 2200: outside it is a broken clock, and would make a partition of its own
 _FIRST_BACKOFF_S, _LAST_BACKOFF_S = 0.5, 30.0
 _log = structlog.get_logger()
 
@@ -161,13 +159,15 @@ class Writer:
             WRITER_DUPLICATES.labels(delivery.table).inc()
             return
         try:
-            message = _decode(delivery)
+            message, odd = read_delivery(batch.table, delivery)
         except RecordRejected as error:
             self._reject(delivery, error)
             return
         if not self._marks_of(batch.table).pass_new(message):
             WRITER_DUPLICATES.labels(delivery.table).inc()
             return
+        if odd:
+            self._reject(*odd)
         if delivery.table == EVENTS.name:
             message = self._without_known(message)
         WRITER_RECEIVED.labels(delivery.table).inc(len(message.rows))
@@ -184,17 +184,23 @@ class Writer:
         return msgspec.structs.replace(message, rows=new)
 
     def _convert(self, batch: _Batch) -> None:
-        """Turn pending messages into Arrow; one that does not fit its columns is rejected and the others go on."""
+        """Turn pending messages into Arrow; a row that does not fit its columns is rejected and the others go on."""
         pending, batch.pending, batch.pending_rows = batch.pending, [], 0
         try:
-            batch.chunks.append(_arrow(batch.table, [message for _, message in pending]))
+            batch.chunks.append(arrow_of(batch.table, [message for _, message in pending]))
         except (pa.ArrowInvalid, OverflowError):
             for delivery, message in pending:
                 try:
-                    batch.chunks.append(_arrow(batch.table, [message]))
-                except (pa.ArrowInvalid, OverflowError) as error:
-                    batch.rows -= len(message.rows)
-                    self._reject(delivery, RecordRejected("does_not_fit", str(error)))
+                    batch.chunks.append(arrow_of(batch.table, [message]))
+                except (pa.ArrowInvalid, OverflowError):
+                    self._convert_by_row(batch, delivery, message)
+
+    def _convert_by_row(self, batch: _Batch, delivery: Delivery, message: Message) -> None:
+        sound = tuple(row for row in message.rows if fits(batch.table, message, row))
+        batch.rows -= len(message.rows) - len(sound)
+        self._reject(*odd_of(batch.table, delivery))
+        if sound:
+            batch.chunks.append(arrow_of(batch.table, [msgspec.structs.replace(message, rows=sound)]))
 
     def _write(self, batch: _Batch) -> int:
         if batch.pending:
@@ -250,33 +256,3 @@ class Writer:
     def _wait_s(self) -> float:
         left = (self._limit_s(batch) - self._age_s(batch) for batch in self._batches.values())
         return max(0.0, min(self._poll_s, *left, self._poll_s))
-
-
-def check_delivery(body: bytes) -> Message:
-    """Read a message as the writer does; raises RecordRejected where it cannot become rows of its table."""
-    table = decode(body).table
-    message = _decode(Delivery("", 0, table, body))
-    try:
-        _arrow(TABLES[table], [message])
-    except (pa.ArrowInvalid, OverflowError) as error:
-        raise RecordRejected("does_not_fit", str(error)) from error
-    return message
-
-
-def _decode(delivery: Delivery) -> Message:
-    message = decode(delivery.body)
-    if message.table != delivery.table:
-        raise RecordRejected("wrong_table", f"a message of {message.table} in the stream of {delivery.table}")
-    if not all(_EARLIEST_NS <= row.observed_at_ns < _LATEST_NS for row in message.rows):
-        raise RecordRejected("impossible_time", "observed_at is not between 1970 and 2200")
-    if message.v != VERSION:
-        WRITER_NEWER.inc()
-    return message
-
-
-def _arrow(table: Table, messages: list[Message]) -> pa.Table:
-    rows = [row for message in messages for row in message.rows]
-    built = arrow_table(table, rows)
-    origins = [message.origin for message in messages for _ in message.rows]
-    seqs = [message.seq for message in messages for _ in message.rows]
-    return built.append_column("origin", pa.array(origins, pa.string())).append_column("seq", pa.array(seqs, pa.int64()))

@@ -8,10 +8,10 @@ import re
 import typing
 from typing import Any
 
+from ingest.deliveries import check_delivery
 from ingest.errors import RecordRejected
 from ingest.messages import VERSION, Message, decode, encode
 from ingest.schema import TABLES
-from ingest.writer import check_delivery
 
 EXAMPLES = int(os.environ.get("FOREWARN_TEST_FUZZ", "300"))
 AT_NS = 1_790_000_000 * 10**9

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from ingest.clock import NS, ManualClock
+from ingest.deliveries import check_delivery
 from ingest.jobs.entry import jobs_of
 from ingest.jobs.hostlist import expand
 from ingest.jobs.source import JobsSource
 from ingest.messages import VERSION, Message, decode, encode
 from ingest.schema import Job
-from ingest.writer import check_delivery
 from tests.ingest.jobs.test_jobs import AT, NEW, OLD
 
 HUGE = 99999999999999999999
