@@ -8,6 +8,7 @@ and ticks that come while it still hangs are passed over and counted. Every reco
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ import structlog
 from ingest.bus import Publisher
 from ingest.clock import NS, Clock
 from ingest.errors import SourceUnavailable, SpoolFull
+from ingest.heap import trimmer
 from ingest.messages import group
 from ingest.metrics import (
     LAST_SUCCESS,
@@ -38,6 +40,7 @@ from ingest.tables import Record
 
 MESSAGE_ROWS = 500  # keeps a message far below the broker's limit of 1 MB
 _HELD_RECORDS = 100_000
+_TRIM_BEATS = 60
 _log = structlog.get_logger()
 
 
@@ -229,11 +232,14 @@ class Collector:
         _log.error("event_held_in_memory", source=message.source, error=str(error))
 
     async def _beat_every_second(self) -> None:
-        while True:
+        trim = trimmer()
+        for beat in itertools.count(1):
             self._spool.measure()
             self.turned_at_s = time.monotonic()
             if self._beat:
                 self._beat()
+            if beat % _TRIM_BEATS == 0:
+                await asyncio.to_thread(trim)
             await asyncio.sleep(1.0)
 
     def _count_error(self, name: str, reason: str, detail: str) -> None:
