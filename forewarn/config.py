@@ -41,14 +41,21 @@ class Checked(NamedTuple):
 
 def check(path: Path | None, environ: Mapping[str, str]) -> Checked:
     """Find every mistake at once, without contacting anything."""
+    try:
+        return _check(path, environ)
+    except RecursionError:
+        return Checked(None, [f"{path}: is nested too deep: a setting is a key of a table, or of a table of a list"], [])
+
+
+def _check(path: Path | None, environ: Mapping[str, str]) -> Checked:
     origin = str(path) if path else "the built-in defaults"
     values: dict[str, Any] = {}
     if path is not None:
         try:
-            values = tomllib.loads(path.read_text())
+            values = tomllib.loads(path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
             return Checked(None, [f"{path}: cannot be read ({error}): name a readable file with --config"], [])
-        except tomllib.TOMLDecodeError as error:
+        except ValueError as error:  # TOMLDecodeError, or a number without end
             return Checked(None, [f"{path}: is not TOML ({error})"], [])
     mistakes = _merge_environment(values, environ)
     config: Config | None = None

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import copy
 import os
+import ssl
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,10 +16,12 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from alerting.secret import read_secrets
+from forewarn.named_files import secret
 from forewarn.settings import Config
 from ingest.errors import ConfigError
 
 _SIGNING = ("alert.secret_file", "alert.ack_secrets.", "consume.secret_file", "consume.ack_secret_file")
+_KMSG = (1, 11)
 _STAND_INS = {"url": "http://missing"}  # else "." which is a name and a file that can be read
 _ROUNDS = 5  # what was taken out may be missed by what it stood in
 
@@ -54,7 +58,12 @@ def _has(values: Any, key: int | str) -> bool:
 
 def unusable(config: Config, origin: str) -> list[str]:
     """Name files that cannot be read, secrets that cannot sign, tables that are none, and two or half ways to the scheduler."""
-    return [*_unreadable_files(config, origin), *_unknown_tables(config, origin), *_unclear_scheduler(config, origin)]
+    return [
+        *_unreadable_files(config, origin),
+        *_no_logs(config, origin),
+        *_unknown_tables(config, origin),
+        *_unclear_scheduler(config, origin),
+    ]
 
 
 def warnings(config: Config, origin: str) -> list[str]:
@@ -69,6 +78,21 @@ def warnings(config: Config, origin: str) -> list[str]:
     if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
         found.append(f"{origin}: fleet.state_dir = {str(folder)!r}: {nearest} is no folder that this user may write to")
     return found
+
+
+def _no_logs(config: Config, origin: str) -> list[str]:
+    mistakes = []
+    for node, file in config.collect.kernel_log.items():
+        said = f"{origin}: collect.kernel_log.{node} = {str(file)!r}"
+        try:
+            found = file.stat()
+        except (OSError, ValueError):  # told as a warning
+            continue
+        if stat.S_ISDIR(found.st_mode):
+            mistakes.append(f"{said}: is a folder: name the log, such as /dev/kmsg")
+        elif stat.S_ISCHR(found.st_mode) and (os.major(found.st_rdev), os.minor(found.st_rdev)) != _KMSG:
+            mistakes.append(f"{said}: is a device, and not that of the kernel log: name /dev/kmsg or a file")
+    return mistakes
 
 
 def _unknown_tables(config: Config, origin: str) -> list[str]:
@@ -115,11 +139,34 @@ def _unreadable_files(section: BaseModel, origin: str, prefix: str = "") -> list
 
 
 def _file_mistakes(key: str, file: Path, origin: str) -> list[str]:
-    if not os.access(file, os.R_OK):
+    try:
+        is_readable = os.access(file, os.R_OK)
+    except ValueError as error:
+        return [f"{origin}: {key} = {str(file)!r}: can be no file ({error})"]
+    if not is_readable:
         return [f"{origin}: {key} = {str(file)!r}: cannot be read: create the file or mend its permissions"]
-    if key.startswith(_SIGNING):
-        try:
-            read_secrets(file)
-        except ConfigError as error:
-            return [f"{origin}: {key}: {error}"]
+    if file.is_dir():
+        return [f"{origin}: {key} = {str(file)!r}: is a folder: name a file"]
+    try:
+        if file.is_file():  # what is read but once is left to those who need it
+            _try(key, file)
+    except ConfigError as error:
+        return [f"{origin}: {key}: {error}"]
     return []
+
+
+def _try(key: str, file: Path) -> None:
+    """Read a file for what its setting says that it is; raises ConfigError where it is none."""
+    if key.startswith(_SIGNING):
+        read_secrets(file)
+    elif key.endswith(("password_file", "token_file")):
+        secret(file)
+    elif key.endswith("ca_file"):
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(file)
+        except OSError as error:  # SSLError is one
+            raise ConfigError(f"{file}: holds no certificate in PEM form ({error.strerror or error})") from error
+    elif key.endswith("xid_catalogue"):
+        from ingest.xid import read_catalogue  # noqa: PLC0415
+
+        read_catalogue(file)

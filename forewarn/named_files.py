@@ -22,6 +22,8 @@ def state_dir_of(config: Config) -> Path:
 def secret(file: Path) -> str:
     """Read a secret from its file."""
     try:
-        return file.read_text().strip()
+        return file.read_text(encoding="utf-8").strip()
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"secret file {file}: is not UTF-8 text: write the secret alone into it") from error
     except OSError as error:
         raise ConfigError(f"secret file {file}: cannot be read ({error.strerror}): create it or mend its permissions") from error

@@ -38,7 +38,10 @@ class Reloading:
             await asyncio.sleep(LOOK_S)
             if self._hangup.is_set():
                 self._hangup.clear()
-                await self.reload(collector)
+                try:
+                    await self.reload(collector)
+                except Exception as error:  # noqa: BLE001  # whatever a configuration does, the next one can be told
+                    _refuse(repr(error))
 
     async def reload(self, collector: Collector) -> None:
         """Read the configuration and take its sources; what was running goes on where it cannot be used."""
@@ -46,12 +49,16 @@ class Reloading:
             config = self._reread()
             sources = self._sources.of(self._started.model_copy(update={"collect": config.collect}))
         except (ConfigError, OSError) as error:
-            RELOADS.labels("refused").inc()
-            _log.error("configuration_refused", mistakes="; ".join(str(error).splitlines()))
+            _refuse(str(error))
             return
         await collector.replace(sources)
         RELOADS.labels("taken").inc()
         _log.info("configuration_taken", sources=[source.name for source in sources], need_restart=differences(self._started, config))
+
+
+def _refuse(mistakes: str) -> None:
+    RELOADS.labels("refused").inc()
+    _log.error("configuration_refused", mistakes="; ".join(mistakes.splitlines()))
 
 
 def differences(started: Config, config: Config) -> list[str]:

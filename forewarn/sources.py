@@ -100,9 +100,9 @@ def _contents(file: Path | None) -> str | None:
 
 
 def _catalogue(collect: CollectSection) -> Catalogue:
-    from ingest.xid import read_catalogue  # noqa: PLC0415
+    from ingest.xid import catalogue_of  # noqa: PLC0415
 
-    return read_catalogue(collect.xid_catalogue) if collect.xid_catalogue else read_catalogue()
+    return catalogue_of(collect.xid_catalogue)
 
 
 def _nvml(target: NvmlTarget, config: Config, clock: Clock) -> list[Source]:

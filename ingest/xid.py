@@ -62,25 +62,46 @@ class Catalogue:
 
 def catalogue_of(table: Catalogue | Path | None) -> Catalogue:
     """Take a catalogue as it is given: itself, a site's file, or ours."""
-    return table if isinstance(table, Catalogue) else read_catalogue(table or TABLE)
+    if isinstance(table, Catalogue):
+        return table
+    return read_catalogue(table) if table else _ours()
 
 
 @cache
+def _ours() -> Catalogue:
+    return read_catalogue()
+
+
 def read_catalogue(table: Path = TABLE) -> Catalogue:
-    """Read a catalogue; raises ConfigError naming the line that cannot be used."""
-    if not table.exists():
-        raise ConfigError(f"XID catalogue {table}: no such file")
-    xids: dict[int, Xid] = {}
-    with table.open(encoding="utf-8", newline="") as lines:
-        for number, row in enumerate(csv.DictReader(lines), 2):
-            try:
-                xid = Xid(code=int(row["code"]), **{name: row[name] for name in _TEXTS})
-            except (KeyError, TypeError, ValueError) as error:
-                raise ConfigError(f"{table}:{number}: not a line of an XID catalogue: {error}") from error
-            if xid.use not in USES:
-                raise ConfigError(f"{table}:{number}: use `{xid.use}` of XID {xid.code} is none of {', '.join(sorted(USES))}")
-            xids[xid.code] = xid
+    """Read a catalogue as it is now; raises ConfigError naming the file, and the line that cannot be used."""
+    try:
+        with table.open(encoding="utf-8-sig", newline="") as lines:  # a spreadsheet begins its files with a mark
+            rows = csv.DictReader(lines)
+            if missing := [name for name in ("code", *_TEXTS) if name not in (rows.fieldnames or ())]:
+                raise ConfigError(f"XID catalogue {table}: its first line does not name {', '.join(missing)}: begin it with {_HEADER}")
+            xids = dict(_xid(table, rows.line_num, row) for row in rows)
+    except FileNotFoundError as error:
+        raise ConfigError(f"XID catalogue {table}: no such file") from error
+    except OSError as error:
+        raise ConfigError(f"XID catalogue {table}: cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"XID catalogue {table}: is not UTF-8 text (byte {error.start}): save it as UTF-8") from error
+    except csv.Error as error:
+        raise ConfigError(f"XID catalogue {table}: is not CSV ({error})") from error
+    if not xids:
+        raise ConfigError(f"XID catalogue {table}: has no XID: each would be unknown; edit a copy of {TABLE.name}")
     return Catalogue(xids)
 
 
+def _xid(table: Path, number: int, row: dict[str, str]) -> tuple[int, Xid]:
+    try:
+        xid = Xid(code=int(row["code"]), **{name: row[name] for name in _TEXTS})
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{table}:{number}: not a line of an XID catalogue: {error}") from error
+    if xid.use not in USES:
+        raise ConfigError(f"{table}:{number}: use `{xid.use}` of XID {xid.code} is none of {', '.join(sorted(USES))}")
+    return xid.code, xid
+
+
 _TEXTS = ("mnemonic", "kind", "immediate_action", "investigatory_action", "use")
+_HEADER = ",".join(("code", *_TEXTS))

@@ -25,7 +25,7 @@ from ingest.kernel_log.tail import Part, Tail
 from ingest.metrics import KERNEL_LINES
 from ingest.schema import Observed, SourceState
 from ingest.source import Pace
-from ingest.xid import Catalogue
+from ingest.xid import Catalogue, catalogue_of
 
 _AT_ONCE = 2**20  # bytes of all logs that one read takes: 0.2 s of CPU, while nothing else of the collector turns
 _OF_ONE = 2**19
@@ -66,7 +66,8 @@ class KernelLogSource:
     ) -> None:
         self.interval_s = interval_s
         self._clock = clock or SystemClock()
-        self._logs = deque(_Log(KernelLogNode(node, catalogue=catalogue), Path(path)) for node, path in paths.items())
+        known = catalogue_of(catalogue)
+        self._logs = deque(_Log(KernelLogNode(node, catalogue=known), Path(path)) for node, path in paths.items())
 
     async def open(self) -> None:
         """Nothing to start: logs are opened when they are first read."""

@@ -1,11 +1,13 @@
 """The configuration refuses what it cannot use, in one line that names key, file and mend."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from emulators.bmc.certificates import Authority
 from forewarn.cli import app
 from forewarn.config import all_items, all_keys, check, load
 from forewarn.lake_tables import all_tables
@@ -202,8 +204,9 @@ def test_two_ways_to_the_scheduler_or_half_a_one_are_mistakes(tmp_path: Path) ->
 def test_the_example_of_the_documents_can_be_used(tmp_path: Path) -> None:
     """With its files in place `config check` finds nothing in docs/example.toml, which shows both tables that come several times."""
     text = (Path(__file__).resolve().parents[2] / "docs" / "example.toml").read_text()
-    for name in ("bmc.password", "bmc-ca.pem", "kmsg"):
+    for name in ("bmc.password", "kmsg"):
         (tmp_path / name).write_text("x\n")
+    Authority(tmp_path, datetime.now(UTC)).create().path.rename(tmp_path / "bmc-ca.pem")
     for name in ("webhook.secret", "slurm.secret"):
         (tmp_path / name).write_text("whsec_" + "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=" + "\n")
     for folder in ("/etc/forewarn", "/var/lib/forewarn", "/dev"):

@@ -70,3 +70,54 @@ def test_a_catalogue_that_is_not_there_is_named(tmp_path: Path) -> None:
     """A wrong path is a setting that cannot be used."""
     with pytest.raises(ConfigError, match="no such file"):
         read_catalogue(tmp_path / "none.csv")
+
+
+HEADER = "code,mnemonic,kind,immediate_action,investigatory_action,use\n"
+LINE = "1,m,k,i,j,label\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (b"", "its first line does not name code, mnemonic, kind"),
+        (LINE.encode(), "its first line does not name code, mnemonic, kind"),
+        (HEADER.encode().replace(b",use", b""), "its first line does not name use: begin it with code,mnemonic"),
+        (HEADER.encode(), "has no XID"),
+        (HEADER.encode() + b"1,\xe9,k,i,j,label\n", "is not UTF-8 text"),
+        (bytes(range(256)) * 100, "is not UTF-8 text|does not name"),
+        (b"\x00" * 5000, "does not name"),
+        (HEADER.encode() + b"1," + b"m" * 131_073 + b",k,i,j,label\n", r"is not CSV \(field larger"),
+        (HEADER.encode() + b"9" * 5_000 + b",m,k,i,j,label\n", ":2: not a line"),
+        (HEADER.encode() + b'1,"m\n' * 3, ":[234]: (not a line|use)"),
+    ],
+    ids=["empty", "headerless", "a column less", "header only", "latin-1", "binary", "zeros", "long cell", "long number", "open quote"],
+)
+def test_a_file_that_is_no_catalogue_is_named(tmp_path: Path, content: bytes, complaint: str) -> None:
+    """What would make every XID unknown, or cannot be read, is one error that names the file."""
+    own = tmp_path / "xids.csv"
+    own.write_bytes(content)
+    with pytest.raises(ConfigError, match=complaint) as raised:
+        read_catalogue(own)
+    assert str(own) in str(raised.value)
+
+
+def test_a_folder_is_no_catalogue(tmp_path: Path) -> None:
+    """A folder in its place is named like a file that cannot be read."""
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_catalogue(tmp_path)
+
+
+def test_a_spreadsheets_catalogue_is_read(tmp_path: Path) -> None:
+    """The mark that spreadsheets begin UTF-8 with, and their line ends, change nothing."""
+    own = tmp_path / "xids.csv"
+    own.write_bytes(b"\xef\xbb\xbf" + (HEADER + LINE).replace("\n", "\r\n").encode())
+    assert read_catalogue(own).use(1) == "label"
+
+
+def test_a_catalogue_is_read_as_it_is_now(tmp_path: Path) -> None:
+    """A file that was edited under the same name is another catalogue."""
+    own = tmp_path / "xids.csv"
+    own.write_text(HEADER + LINE)
+    assert catalogue_of(own).use(1) == "label"
+    own.write_text(HEADER + LINE.replace("label", "noise"))
+    assert catalogue_of(own).use(1) == "noise"
