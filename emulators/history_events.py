@@ -76,7 +76,7 @@ def _missing(world: World, until_ns: int) -> Iterator[Event]:
                 kind="gpu_missing",
                 gpu_uuid=failure.unit,
                 pci=next(gpu.pci for gpu in world.gpus if gpu.uuid == failure.unit),
-                use="precursor" if node.source == "exporter" else None,
+                use="precursor",
                 detail=f"index {failure.slot}" if node.source == "nvml" else "not on the page",
             )
 

@@ -21,6 +21,7 @@ QUALITY = {
     "timeout": "no answer within the deadline, or skipped by the circuit breaker",
     "out_of_range": "impossible by definition; the raw value was dropped",
     "suspect": "possible but implausible; the raw value is kept",
+    "with_reserved": "at memory_used_mb: this driver counts the reserved part as used; the raw value is kept",
     "went_back": "one counter alone stepped back: no delta across it",
     "duplicate_conflict": "one scrape gave two different values for the same series",
     "stale": "served from a cache after its source had died",

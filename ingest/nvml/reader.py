@@ -138,6 +138,8 @@ def _read_call(handle: Handle, asked: _Asked, poll: _Poll) -> bool:
     if rc and is_no_way(rc):
         return False
     poll.take(asked, rc, values or ())
+    if not rc:
+        poll.quality.update(way.marks)
     return True
 
 

@@ -130,7 +130,14 @@ def inventory(poll: Poll, changes: Changes) -> list[Observed]:
     records: list[Observed] = [row(seat, "remove") for seat in changes.removed]
     records += [row(seat, "insert") for seat in changes.inserted]
     records += [
-        Event(**poll.common(), kind="gpu_missing", gpu_uuid=seat.gpu_uuid, pci=pci_address(seat.pci or ""), detail=f"index {seat.index}")
+        Event(
+            **poll.common(),
+            kind="gpu_missing",
+            gpu_uuid=seat.gpu_uuid,
+            pci=pci_address(seat.pci or ""),
+            use="precursor",
+            detail=f"index {seat.index}",
+        )
         for seat in changes.missing
     ]
     return records

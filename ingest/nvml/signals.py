@@ -7,6 +7,8 @@ none is left, the model does not have the signal. Field ids and units: signals.m
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 HOT, WARM, COLD, DAILY = "hot", "warm", "cold", "daily"
@@ -22,9 +24,10 @@ class Field(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A named call of `ingest.nvml.calls`; gives one value per column."""
+    """A named call of `ingest.nvml.calls`; gives one value per column, and the quality of those that it means otherwise."""
 
     name: str
+    marks: Mapping[str, str] = MappingProxyType({})
 
 
 class Signal(NamedTuple):
@@ -56,7 +59,8 @@ SIGNALS: tuple[Signal, ...] = (
     _one("sm_clock_mhz", float, HOT, Call("sm_clock")),
     _one("memory_clock_mhz", float, HOT, Call("memory_clock")),
     Signal(("gpu_util_ratio", "memory_util_ratio"), float, HOT, (Call("utilization"),)),
-    Signal(("memory_used_mb", "memory_total_mb"), float, HOT, (Call("memory_v2"), Call("memory"))),
+    # The first version counts the reserved part as used, 480 MiB on an H100, and does not tell how much that is.
+    Signal(("memory_used_mb", "memory_total_mb"), float, HOT, (Call("memory_v2"), Call("memory", {"memory_used_mb": "with_reserved"}))),
     _one("uptime_s", float, HOT, Call("uptime")),
     # warm
     _one("ecc_ce_volatile_total", int, WARM, Field(3), Call("ecc_ce_volatile")),

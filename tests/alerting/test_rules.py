@@ -70,7 +70,8 @@ def test_software_drains_no_node(mode: str) -> None:
 
 def test_a_vanished_gpu_is_the_telemetrys_word() -> None:
     """A GPU that a page no longer lists is a precursor, not a failure; a lost bus is one, however it is worded."""
-    assert found(event(kind="gpu_missing", code=None, use=None)) == []
+    assert found(event(kind="gpu_missing", code=None, use="precursor")) == []
+    assert not is_failure(event(kind="gpu_missing", code=None, use=None))
     assert found(event(kind="bus_loss", code=79), event(code=79)) == [("xid.79", Action.REMOVE)] * 2
 
 

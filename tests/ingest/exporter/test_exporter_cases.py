@@ -102,6 +102,7 @@ def test_d08_a_gpu_that_disappears_is_missing_not_silent() -> None:
     case = Outcome("D08")
     assert [case.sample(5, at_s)["gpu_present"] for at_s in (0, 30, 60)] == [True, False, False]
     assert case.events() == [("gpu_missing", None, 30)]
+    assert [line["use"] for line in case.table("events")] == ["precursor"]
     assert [case.cell(gpu, "temp_c", at_s) for at_s in (30, 60) for gpu in (0, 1, 2, 3, 4, 6, 7)] == [
         (40.0 + gpu, None) for _ in (30, 60) for gpu in (0, 1, 2, 3, 4, 6, 7)
     ]
