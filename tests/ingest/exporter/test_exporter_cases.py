@@ -11,6 +11,8 @@ from ingest.schema import GpuSample
 
 CASES = Path(__file__).parents[2] / "cases" / "exporter"
 UUID = "GPU-0a1b2c3{0}-1111-4222-8333-44445555666{0}"
+READ = ("temp_c", "power_w", "energy_mj_total", "ecc_ce_volatile_total")  # what the pages of D11 and D35 say of each of 8 GPUs
+SAID = {UUID.format(gpu): (40.0 + gpu, 412.5 + gpu, 900_000_000 + 1000 * gpu, 0) for gpu in range(8)}
 
 
 class Outcome:
@@ -29,6 +31,10 @@ class Outcome:
     def cell(self, gpu: int, column: str, at_s: int = 0) -> tuple[Any, str | None]:
         sample = self.sample(gpu, at_s)
         return sample[column], sample.get("quality", {}).get(column)
+
+    def read(self, at_s: int = 0) -> dict[str, tuple[Any, ...]]:
+        """Give the values of `READ` of every GPU."""
+        return {line["gpu_uuid"]: tuple(line.get(column) for column in READ) for line in self.table("gpu_samples", at_s)}
 
     def events(self) -> list[tuple[str, int | None, int]]:
         return [(line["kind"], line.get("code"), line["observed_at_ns"] // 10**9) for line in self.table("events")]
@@ -126,11 +132,14 @@ def test_d10_the_body_of_an_error_is_not_read() -> None:
 
 
 def test_d11_a_frozen_page_is_stale() -> None:
-    """Energy that stands still under load means a dead cache: no fresh observations, and since when (gpu-monitoring-tools#188)."""
+    """Energy that stands still under load means a dead cache: no value of any GPU is fresh, and since when (gpu-monitoring-tools#188)."""
     case = Outcome("D11")
     assert case.states() == [("ok", 0), ("stale", 30)]
     assert "1970-01-01T00:00:00" in case.table("source_states", 30)[0]["detail"]
-    assert [case.cell(0, "temp_c", at_s) for at_s in (0, 30, 60, 90)] == [(40.0, None)] + [(None, "stale")] * 3
+    assert case.read(0) == SAID
+    for at_s in (30, 60, 90):
+        assert case.read(at_s) == dict.fromkeys(SAID, (None,) * 4)
+        assert [line["quality"] for line in case.table("gpu_samples", at_s)] == [dict.fromkeys(READ, "stale")] * 8
 
 
 def test_d13_counters_that_restart_together_are_a_new_epoch() -> None:
@@ -262,13 +271,13 @@ def test_d33_an_index_is_no_identity() -> None:
 
 
 def test_d35_a_cut_body_keeps_its_whole_lines() -> None:
-    """The last line of a cut page is dropped, all whole lines stay, and no GPU is said to be missing."""
+    """The last line of a cut page is dropped, the 31 values of all whole lines stay, and no GPU is said to be missing."""
     case = Outcome("D35")
     assert case.counters()["truncated"] == 1
     assert case.states() == [("partial", 0)]
-    assert case.sample(6)["ecc_ce_volatile_total"] == 0
-    assert "ecc_ce_volatile_total" not in case.sample(7)
-    assert case.sample(7)["temp_c"] == 47.0
+    assert case.read() == {**SAID, UUID.format(7): (47.0, 419.5, 900_007_000, None)}
+    assert all(line["gpu_present"] and "quality" not in line for line in case.table("gpu_samples"))
+    assert case.events() == []
 
 
 def test_d37_nothing_non_finite_passes() -> None:
