@@ -3,7 +3,7 @@
 ```
 another file at its path            the old one is followed while the new one is empty, and to its end: a writer goes over with one line
 renamed or deleted, none at its path   followed
-cut                                 read from its start as another file
+cut, or written anew in place       read from its start as another file
 ```
 One look takes no more than it is allowed to; the next goes on from there. Of a line that is longer than `LINE_MAX` the rest is passed over.
 A line that was in its file before the file was opened is `is_old`: nobody knows since when.
@@ -22,6 +22,7 @@ from ingest.metrics import KERNEL_CUT, KERNEL_OVERRUNS
 
 LINE_MAX = 8_192  # CONSOLE_EXT_LOG_MAX: one read of /dev/kmsg gives one record
 _KMSG = (1, 11)  # the device numbers of /dev/kmsg: Documentation/admin-guide/devices.txt
+_MARK = 256  # bytes
 _FILES = 8  # replaced one after the other before the first was read to its end
 
 
@@ -99,6 +100,8 @@ class _File:
         self._has_old_records = self._is_device
         self._offset = 0
         self._rest = b""
+        self._mark = b""  # what stands before the offset
+        self._looked_at_ns = now.st_mtime_ns
         self._is_passing_over = False
         self._is_over = False
         self.is_begun = False
@@ -107,7 +110,11 @@ class _File:
         return (now.st_dev, now.st_ino) == self._identity
 
     def is_cut(self, now: os.stat_result) -> bool:
-        return self._is_regular and now.st_size < self._offset
+        """Claim that what was read is not there any more; a file that has not changed since the last look is not looked into."""
+        if not self._is_regular or now.st_size < self._offset:
+            return self._is_regular
+        has_changed, self._looked_at_ns = now.st_mtime_ns != self._looked_at_ns, now.st_mtime_ns
+        return has_changed and os.pread(self._fd, len(self._mark), self._offset - len(self._mark)) != self._mark
 
     def has_content(self) -> bool:
         return not self._is_regular or os.fstat(self._fd).st_size > 0
@@ -136,6 +143,7 @@ class _File:
     def _split(self, chunk: bytes) -> list[LogLine]:
         start = self._offset - len(self._rest)
         self._offset += len(chunk)
+        self._mark = (self._mark + chunk)[-_MARK:]
         *whole, rest = (self._rest + chunk).split(b"\n")
         lines = []
         for piece in whole:

@@ -144,6 +144,19 @@ async def test_a_file_that_is_written_anew_in_place_says_nothing_twice(tmp_path:
     await source.close()
 
 
+@pytest.mark.parametrize("filler", ["", "usb 1-1: new device\n" * 9], ids=["as long", "longer"])
+async def test_a_file_that_is_cut_and_grows_between_two_reads_is_noticed(tmp_path: Path, follow: Follow, filler: str) -> None:
+    """A log that after its cut is as long as before, or longer, is read from its start."""
+    log = tmp_path / "kern.log"
+    append(log, DATED.format(second=0, code=31))
+    source = follow(log)
+    assert codes(await source.read(0)) == [31]
+    log.write_text(DATED.format(second=1, code=48) + filler + DATED.format(second=2, code=79) * bool(filler))
+    os.utime(log, ns=(NOW_NS, NOW_NS))
+    assert codes(await source.read(0)) == ([48, 79] if filler else [48])
+    await source.close()
+
+
 async def test_a_large_log_is_read_in_bites(tmp_path: Path, follow: Follow) -> None:
     """One read takes a MiB at most, so that the loop turns; the reads after it go on, and no other log waits for them."""
     large, small = tmp_path / "large", tmp_path / "small"
