@@ -67,12 +67,15 @@ def unusable(config: Config, origin: str) -> list[str]:
 
 
 def warnings(config: Config, origin: str) -> list[str]:
-    """Name what stops nothing and is perhaps not meant: logs that are not there (yet), a folder that this user could not make."""
+    """Name what stops not all: logs that are not there (yet), BMCs without the authority they need, a folder this user could not make."""
     found = [
         f"{origin}: collect.kernel_log.{node} = {str(file)!r}: is not there: nothing is read of it until it is"
         for node, file in config.collect.kernel_log.items()
         if not file.exists()
     ]
+    for number, bmc in enumerate(config.collect.redfish):
+        if bmc.ca_file and bmc.ca_file.is_file() and os.access(bmc.ca_file, os.R_OK) and (said := _authority_mistake(bmc.ca_file)):
+            found.append(f"{origin}: collect.redfish.{number}.ca_file: {said}: nothing is read of {bmc.node} until it is mended")
     folder = config.fleet.state_dir
     nearest = next(place for place in (folder, *folder.absolute().parents) if place.exists())
     if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
@@ -161,12 +164,17 @@ def _try(key: str, file: Path) -> None:
         read_secrets(file)
     elif key.endswith(("password_file", "token_file")):
         secret(file)
-    elif key.endswith("ca_file"):
-        try:
-            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(file)
-        except OSError as error:  # SSLError is one
-            raise ConfigError(f"{file}: holds no certificate in PEM form ({error.strerror or error})") from error
+    elif key == "bus.ca_file" and (said := _authority_mistake(file)):  # that of one BMC stops no other, and is a warning
+        raise ConfigError(said)
     elif key.endswith("xid_catalogue"):
         from ingest.xid import read_catalogue  # noqa: PLC0415
 
         read_catalogue(file)
+
+
+def _authority_mistake(file: Path) -> str | None:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(file)
+    except OSError as error:  # SSLError is one
+        return f"{file}: holds no certificate in PEM form ({error.strerror or error})"
+    return None

@@ -21,22 +21,23 @@ def mistakes(here: Path, text: str) -> list[str]:
 
 
 def test_what_a_bmc_needs_is_loaded(tmp_path: Path) -> None:
-    """An authority's certificate and a password in text are no mistakes; their opposites are named, each with its key."""
+    """An authority's certificate and a password in text are no mistakes; a binary password is one, a BMC's broken authority a warning."""
     Authority(tmp_path, datetime.now(UTC)).create().path.rename(tmp_path / "ca")
     (tmp_path / "password").write_text("s\u00e9same\n", encoding="utf-8")
     assert mistakes(tmp_path, BMC) == []
     (tmp_path / "ca").write_text("x\n")
     (tmp_path / "password").write_bytes(BINARY)
-    told = mistakes(tmp_path, BMC)
-    assert [mistake.partition(" (")[0] for mistake in told] == [
-        "collect.redfish.0.password_file: secret file HERE/password: is not UTF-8 text: write the secret alone into it",
-        "collect.redfish.0.ca_file: HERE/ca: holds no certificate in PEM form",
+    assert mistakes(tmp_path, BMC) == [
+        "collect.redfish.0.password_file: secret file HERE/password: is not UTF-8 text: write the secret alone into it"
     ]
+    (warning,) = check(tmp_path / "forewarn.toml", {}).warnings
+    assert f"collect.redfish.0.ca_file: {tmp_path}/ca: holds no certificate in PEM form" in warning
+    assert warning.endswith("nothing is read of n1 until it is mended")
 
 
 @pytest.mark.parametrize("content", [b"", b"x", BINARY, b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"])
 def test_what_is_no_authority_is_named(tmp_path: Path, content: bytes) -> None:
-    """An empty, foreign, binary or damaged CA file is found before a BMC is asked; also that of Kafka."""
+    """An empty, foreign, binary or damaged CA file of the brokers is found before they are asked."""
     (tmp_path / "ca").write_bytes(content)
     assert [mistake.partition(" (")[0] for mistake in mistakes(tmp_path, '[bus]\nca_file = "{here}/ca"\n')] == [
         "bus.ca_file: HERE/ca: holds no certificate in PEM form"
