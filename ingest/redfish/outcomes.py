@@ -11,6 +11,8 @@ bad_filter    a dialect of `$filter` that this BMC does not speak
 not_ready     a BMC that is starting or overloaded
 wrong_type    a proxy or a login page answered: never parse it
 transient     anything else: back off
+unreachable   no answer at all
+bad_ca        nothing was asked: the certificates to trust cannot be read
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ class Outcome(StrEnum):
     WRONG_TYPE = "wrong_type"
     TRANSIENT = "transient"
     UNREACHABLE = "unreachable"
+    BAD_CA = "bad_ca"
 
 
 class Asked(StrEnum):

@@ -176,3 +176,23 @@ def test_a_spool_or_ledger_that_cannot_be_opened_is_one_line(tmp_path: Path) -> 
     assert f"{tmp_path}/state/spool: cannot be used as a spool" in str(spool)
     assert f"{tmp_path}/state/ledger.sqlite cannot be opened" in str(ledger)
     assert os.linesep not in f"{spool}{ledger}"
+
+
+async def test_one_reading_tells_whose_certificates_cannot_be_read(tmp_path: Path) -> None:
+    """A BMC whose ca_file holds no certificate is a failed check of its own; the others are read."""
+    chassis = ChassisState(node="n1", serial="CH1")
+    bmc = Bmc("bmc1", read_state=lambda: (chassis, []), now_ns=time.time_ns, report_interval_s=600.0)
+    url = await bmc.start()
+    (tmp_path / "password").write_text("forewarn-test\n")
+    (tmp_path / "broken.pem").write_text("no certificate")
+    target = f'[[collect.redfish]]\nnode = "{{}}"\nurl = "{{}}"\nusername = "forewarn"\npassword_file = "{tmp_path}/password"\n'
+    broken = target.format("n0", "https://127.0.0.1:1") + f'ca_file = "{tmp_path}/broken.pem"\n'
+    file = configured(tmp_path, broken + target.format("n1", url))
+    try:
+        shown = await asyncio.to_thread(CliRunner().invoke, app, ["collect", "--config", file, "--check"])
+    finally:
+        await bmc.stop()
+    assert shown.exit_code == 1, shown.output
+    rows = [json.loads(line) for line in shown.stdout.splitlines()]
+    states = {row["node"]: row["state"] for row in rows if row["table"] == "SourceState" and row["source"] == "redfish"}
+    assert states == {"n0": "bad_ca", "n1": "ok"}

@@ -171,3 +171,72 @@ async def test_connections_under_way_are_bounded(rig: Any, sessions: Any) -> Non
     assert (await refused(dead)).outcome is Outcome.UNREACHABLE
     assert not connecting.locked()
     await sessions(rig.target(), connecting=connecting).get(ROOT)
+
+
+@pytest.mark.parametrize("link", ["redfish/v1/Systems", ".example.com/redfish/v1", "@elsewhere.example.com/", "http://[", "//["])
+async def test_link_that_is_no_path_is_not_followed(rig: Any, sessions: Any, link: str) -> None:
+    """A link that would change the host when it is put behind the origin, or that is none, is refused unasked."""
+    bmc = await rig.serve()
+    assert (await refused(sessions(rig.target()), link)).outcome is Outcome.WRONG_TYPE
+    assert list(bmc.seen) == []
+
+
+@pytest.mark.parametrize("last_id", ["a\x0bb", "a\x00b", "a\r\nX-Auth-Token: b", "\x7f", "\ud800", "x" * 100_000])
+async def test_id_that_no_header_holds_is_not_told(rig: Any, sessions: Any, last_id: str) -> None:
+    """A stream is opened also after an event whose id cannot be told."""
+    bmc = await rig.serve()
+    async with sessions(rig.target()).stream(f"{ROOT}/EventService/SSE", last_event_id=last_id):
+        pass
+    assert "Last-Event-ID" not in bmc.seen[-1].headers
+
+
+async def test_id_beyond_ascii_is_told(rig: Any, sessions: Any) -> None:
+    """An id of other letters is told as it is."""
+    bmc = await rig.serve()
+    async with sessions(rig.target()).stream(f"{ROOT}/EventService/SSE", last_event_id="\u00e9\t7"):
+        pass
+    assert bmc.seen[-1].headers["Last-Event-ID"] == "\u00e9\t7"
+
+
+@pytest.mark.parametrize(
+    "header",
+    [b"X-Auth-Token: a\xffb", b"X-Auth-Token: a\x7fb", b"X-Auth-Token: t\r\nLocation: http://[", b"X-Auth-Token: t"],
+    ids=["no text", "a control character", "no location", "fit"],
+)
+async def test_answer_to_a_login_that_cannot_be_used_is_no_fault_of_ours(sessions: Any, header: bytes) -> None:
+    """A token that no header can hold is a refusal; a location that is no link is none to delete."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nContent-Length: 2\r\n" + header + b"\r\n\r\n{}")
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        session = sessions(RedfishTarget(url=f"http://127.0.0.1:{port}", username="u", password="p"))
+        if b": t" in header:
+            assert await session.get(ROOT) == {}
+        else:
+            assert (await refused(session)).outcome in (Outcome.WRONG_TYPE, Outcome.UNREACHABLE)
+        await session.close()
+
+
+async def test_error_that_is_nested_without_end_is_a_refusal(rig: Any, sessions: Any) -> None:
+    """A 400 whose body no parser can hold is an answer like other 400s."""
+    bmc = await rig.serve()
+    session = sessions(rig.target())
+    await session.get(ROOT)
+    bmc.faults.rules = [Rule("*", 400, b'{"error":{"a":' + b"[" * 30_000)]
+    assert (await refused(session)).state == "error(400)"
+
+
+async def test_certificates_that_cannot_be_read_are_a_refusal(sessions: Any, tmp_path: Path) -> None:
+    """A file of certificates that is missing, a folder or none is told at every request, until it is mended."""
+    broken = tmp_path / "broken.pem"
+    broken.write_text("no certificate")
+    for ca, error in ((tmp_path / "missing.pem", "FileNotFoundError"), (tmp_path, "IsADirectoryError"), (broken, "SSLError")):
+        session = sessions(RedfishTarget(url="https://127.0.0.1:1", username="u", password="p", ca=ca))
+        refusal = await refused(session)
+        assert (refusal.state, refusal.detail) == ("bad_ca", f"ca_file {ca}: {error}")
+    Authority(tmp_path, datetime.now(UTC)).create().path.replace(broken)
+    assert (await refused(session)).outcome is Outcome.UNREACHABLE
