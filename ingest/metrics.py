@@ -40,7 +40,9 @@ WRITER_RECEIVED = Counter("forewarn_writer_received_records_total", "Records rea
 WRITER_WRITTEN = Counter("forewarn_writer_written_records_total", "Records committed to the lake", ["table"])
 WRITER_DUPLICATES = Counter("forewarn_writer_duplicate_messages_total", "Messages already in the lake", ["table"])
 WRITER_KNOWN_EVENTS = Counter("forewarn_writer_known_events_total", "Events of a log that was read again, already in the lake")
-WRITER_REJECTED = Counter("forewarn_writer_rejected_messages_total", "Messages kept out of the lake, whole or some rows of them", ["reason"])
+WRITER_REJECTED = Counter(
+    "forewarn_writer_rejected_messages_total", "Messages kept out of the lake, whole or some rows of them", ["reason"]
+)
 WRITER_NEWER = Counter("forewarn_writer_newer_version_messages_total", "Messages of a newer minor version, read without their new fields")
 WRITER_FAILURES = Counter("forewarn_writer_failures_total", "Passes that failed and are repeated", ["reason"])
 WRITER_OLDEST_AGE = Gauge("forewarn_writer_oldest_unwritten_age_seconds", "Time since the oldest message that is read and not in the lake")
@@ -70,6 +72,9 @@ XID_MERGED = Counter("forewarn_xid_merged_total", "Events that told again what a
 REDFISH_BYTES = Counter("forewarn_redfish_stream_bytes_total", "Bytes read from event streams")
 REDFISH_PAYLOADS = Counter("forewarn_redfish_payloads_total", "Reports and events of BMCs, however they came", ["kind"])
 REDFISH_ROWS = Counter("forewarn_redfish_rows_total", "Rows of reports: fresh, known already, gone, and odd ones by what is odd", ["kind"])
+REDFISH_FORGOTTEN = Counter(
+    "forewarn_redfish_forgotten_series_total", "Series of BMCs forgotten because there are too many; when they come again they are fresh"
+)
 REDFISH_REJECTED = Counter("forewarn_redfish_rejected_total", "Payloads, records and values that did not become a row", ["reason"])
 REDFISH_REFUSED = Counter("forewarn_redfish_refused_requests_total", "Requests that a BMC did not grant", ["reason"])
 REDFISH_LOGINS = Counter("forewarn_redfish_logins_total", "Logins by result, sessions found expired, logouts that failed", ["result"])

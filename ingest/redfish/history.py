@@ -6,6 +6,7 @@ so that one reading can carry stamps a millisecond or two apart; BMCs resend the
 
 from __future__ import annotations
 
+from array import array
 from typing import NamedTuple
 
 import msgspec
@@ -13,7 +14,10 @@ import msgspec
 from ingest.schema import ChassisReading
 
 _SAME_NS = 2_000_000
-_MOST_EVENTS = 400  # twice the ring of bmcweb; a thousand BMCs remember 60 MB
+# Rings of BMCs hold 200 (bmcweb) to 1,000 events. XXX: a larger ring than this that is sent again counts as new again.
+MOST_EVENTS = 2000
+# An HGX board has 15 reports with 6,000 series, a Dell 30 reports; these bound a BMC with ever new ids.
+MOST_REPORTS, MOST_SERIES = 64, 50_000
 
 _Said = tuple[int, float | str | None]
 
@@ -26,18 +30,26 @@ class _Known(msgspec.Struct, frozen=True):
 
 
 class News(NamedTuple):
-    """Readings that are new, and one with quality `absent` for each series that was there and is not any more."""
+    """Readings that are new, one with quality `absent` for each series that was there and is not any more, and the series forgotten."""
 
     fresh: list[ChassisReading]
     gone: list[ChassisReading]
+    forgotten: int = 0
 
 
 class History:
-    """What one BMC said: the last version of each report and the latest events."""
+    """What one BMC said: the last version of each report and the latest events.
 
-    def __init__(self) -> None:
-        self._reports: dict[str, dict[str, _Known]] = {}
-        self._events: dict[int, None] = {}  # oldest first, by hash: a thousand BMCs' keys would take half a gigabyte
+    Bounded by `most_reports` and `most_series` of all reports together: what was heard longest ago is forgotten first.
+    """
+
+    def __init__(self, *, most_reports: int = MOST_REPORTS, most_series: int = MOST_SERIES) -> None:
+        self._most_reports = most_reports
+        self._most_series = most_series
+        self._reports: dict[str, dict[str, _Known]] = {}  # heard longest ago first
+        self._series = 0  # in all of them
+        self._events = array("q")  # by hash: of a thousand BMCs 16 MB, where keys would take gigabytes; a search takes 20 µs
+        self._oldest_event = 0  # its place, once all places are taken
 
     def take(self, report: str, readings: list[ChassisReading], *, has_gaps: bool = False) -> News:
         """Compare a report with its last version and those of the others, and remember it.
@@ -45,8 +57,8 @@ class History:
         A reading without a time of its own is not known from other reports: nothing says that it is the same one. A series is gone when no
         report has it any more; one that leaves out what has not changed (`has_gaps`) lacks nothing, nor does an empty one.
         """
-        before = self._reports.get(report, {})
-        others = [version for name, version in self._reports.items() if name != report]
+        before = self._reports.pop(report, {})
+        others = list(self._reports.values())
         now: dict[str, _Known] = {}
         kept = []
         for reading in readings:
@@ -58,25 +70,50 @@ class History:
             known = now.get(sensor)
             now[sensor] = _Known((*known.said, said) if known else (said,), reading.quantity, reading.device, reading.unit)
         if not readings or has_gaps:
-            self._reports[report] = before | now
-            return News(kept, [])
-        self._reports[report] = now
+            known_before = len(before)
+            return News(kept, [], self._remember(report, known_before, _merged(before, now)))
         gone = sorted(
             sensor for sensor in before.keys() - now.keys() if _is_due(before[sensor]) and not any(sensor in other for other in others)
         )
-        return News(kept, [_absent(sensor, before[sensor], readings[0]) for sensor in gone])
+        forgotten = self._remember(report, len(before), now)
+        return News(kept, [_absent(sensor, before[sensor], readings[0]) for sensor in gone], forgotten)
+
+    def _remember(self, report: str, known_before: int, now: dict[str, _Known]) -> int:
+        """Remember a report's version in place of one of `known_before` series; returns how many series were forgotten for it."""
+        self._reports[report] = now
+        self._series += len(now) - known_before
+        forgotten = 0
+        while len(self._reports) > self._most_reports or (self._series > self._most_series and len(self._reports) > 1):
+            oldest = self._reports.pop(next(iter(self._reports)))
+            self._series -= len(oldest)
+            forgotten += len(oldest)
+        while self._series > self._most_series:
+            del now[next(iter(now))]
+            self._series -= 1
+            forgotten += 1
+        return forgotten
 
     def is_new_event(self, key: tuple[str, ...] | None) -> bool:
         """Tell whether an event was not seen before, and remember it; one without a key is always new."""
         if key is None:
             return True
         mark = hash(key)
-        is_new = mark not in self._events
-        self._events.pop(mark, None)
-        self._events[mark] = None
-        if len(self._events) > _MOST_EVENTS:
-            del self._events[next(iter(self._events))]
-        return is_new
+        if mark in self._events:
+            return False
+        if len(self._events) < MOST_EVENTS:
+            self._events.append(mark)
+        else:
+            self._events[self._oldest_event] = mark
+            self._oldest_event = (self._oldest_event + 1) % MOST_EVENTS
+        return True
+
+
+def _merged(before: dict[str, _Known], now: dict[str, _Known]) -> dict[str, _Known]:
+    """Join two versions, with what was just heard last."""
+    for sensor in now:
+        before.pop(sensor, None)
+    before.update(now)
+    return before
 
 
 def _is_known(said: _Said, before: tuple[_Said, ...]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 
 from ingest.redfish.history import History
 from ingest.schema import ChassisReading
@@ -95,9 +96,68 @@ def test_report_that_leaves_out_what_is_unchanged_lacks_nothing() -> None:
 
 
 def test_memory_of_events_is_bounded() -> None:
-    """Only the latest events are remembered."""
+    """Only the latest 2,000 events are remembered."""
     history = History()
     for number in range(3000):
         assert history.is_new_event((str(number),))
     assert not history.is_new_event(("2999",))
     assert history.is_new_event(("0",))
+
+
+def test_ring_sent_twice_is_new_once() -> None:
+    """A ring of 500 events, or of 2,000, that is sent again holds nothing new."""
+    for size in (500, 2000):
+        history = History()
+        assert [sum(history.is_new_event((str(number),)) for number in range(size)) for _ in range(3)] == [size, 0, 0]
+
+
+def test_memory_of_events_is_small() -> None:
+    """What is remembered of 2,000 events takes below 20 kB, for a thousand BMCs 20 MB."""
+    history = History()
+    for number in range(10_000):
+        history.is_new_event((str(number),))
+    assert len(history._events) == 2000
+    assert sys.getsizeof(history._events) < 20_000
+
+
+def test_reports_heard_longest_ago_are_forgotten_and_counted() -> None:
+    """Of ever new reports the latest are remembered; the series of the others are counted, and fresh when they come again."""
+    history = History(most_reports=3)
+    forgotten = [
+        history.take(f"r{number}", [reading(10**9, 5, f"{number}a"), reading(10**9, 5, f"{number}b")]).forgotten for number in range(5)
+    ]
+    assert forgotten == [0, 0, 0, 2, 2]
+    assert history.take("r2", [reading(10**9, 5, "2a"), reading(10**9, 5, "2b")]).fresh == []
+    assert len(history.take("r0", [reading(10**9, 5, "0a"), reading(10**9, 5, "0b")]).fresh) == 2
+
+
+def test_series_of_all_reports_are_bounded() -> None:
+    """The reports heard longest ago go when there are too many series; one that has more by itself keeps its last."""
+    history = History(most_series=4)
+    assert history.take("r", [reading(10**9, 5, name) for name in "abc"]).forgotten == 0
+    assert history.take("q", [reading(10**9, 5, name) for name in "xyz"]).forgotten == 3
+    news = history.take("p", [reading(10**9, 5, name) for name in "123456"])
+    assert (len(news.fresh), news.gone, news.forgotten) == (6, [], 3 + 2)
+    again = history.take("p", [reading(10**9, 5, name) for name in "123456"])
+    assert ([row.sensor for row in again.fresh], again.gone, again.forgotten) == (["1", "2"], [], 2)
+
+
+def test_report_that_leaves_out_what_is_unchanged_does_not_grow_for_ever() -> None:
+    """Of a report with ever new series those heard last are remembered."""
+    history, sizes, forgotten = History(most_series=100), [], 0
+    for second in range(1, 200):
+        rows = [reading(second * 10**9, 5, "always"), *(reading(second * 10**9, 5, f"{second}.{number}") for number in range(10))]
+        forgotten += history.take("r", rows, has_gaps=True).forgotten
+        sizes.append(len(pickle.dumps(history)))
+    assert max(sizes[20:]) - sizes[20] < 500
+    assert forgotten == 199 * 10 + 1 - 100
+    assert history.take("r", [reading(199 * 10**9, 5, "always")], has_gaps=True).fresh == []
+
+
+def test_memory_of_ever_new_reports_is_bounded() -> None:
+    """300 reports of 1,000 series each, all of them new, leave no more than the bound of 50,000 series."""
+    history = History()
+    forgotten = sum(
+        history.take(f"r{number}", [reading(10**9, 5, f"{number}.{series}") for series in range(1000)]).forgotten for number in range(300)
+    )
+    assert forgotten == 300_000 - 50_000
