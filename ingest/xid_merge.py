@@ -39,6 +39,7 @@ from ingest.xid import (
     catalogue_of,
 )
 
+BMC = "redfish"
 _KINDS = ("xid", "bus_loss")
 _FAULTS_THAT_PAGE = (UNCORRECTABLE, FALLEN_OFF_BUS, CONTAINED)
 _MEMORY_ATTRIBUTES = (UNCORRECTABLE_DRAM, UNCORRECTABLE_SRAM)
@@ -137,12 +138,21 @@ class XidMerge:
 
     def _event(self, event: Event, now_ns: int) -> Iterator[Event]:
         node = self._nodes[event.node]
+        is_set_aside = self._is_set_aside(event)
         event = self._complete(node, event)
+        if is_set_aside:
+            yield event
+            return
         if event.source == GAUGE or (event.source != LOG and node.has_log):
             wait_ns = self._hold_ns if event.source == GAUGE else self._window_ns
             node.held.append(_Held(event, event.observed_at_ns, min(event.received_at_ns, now_ns) + wait_ns))
             return
         yield from self._pass(node, event, event.observed_at_ns)
+
+    def _is_set_aside(self, event: Event) -> bool:
+        """Tell whether a BMC's event is excluded although its code is not: of unknown age, it stands for no other and explains none."""
+        known = None if event.code is None else self._catalogue.get(event.code)
+        return event.source == BMC and event.use == "exclude" and (known is None or known.use != "exclude")
 
     def _complete(self, node: _Node, event: Event) -> Event:
         uuid = event.gpu_uuid or node.gpu_at.get(event.pci or "")

@@ -31,8 +31,11 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     time_quality: str | None = None
 
 
-def decode_event(record: Body, *, machine: Machine, received_at_ns: int, catalogue: Catalogue) -> Event:
-    """Read one record; every member may be missing."""
+def decode_event(record: Body, *, machine: Machine, received_at_ns: int, catalogue: Catalogue, is_live: bool = False) -> Event:
+    """Read one record; every member may be missing. `is_live` claims that the event has just happened.
+
+    An XID without a usable time that may be of any age is excluded: an old fault must not look new.
+    """
     time = find_time((record.get("EventTimestamp"), record.get("Created")), received_at_ns)
     origin = origin_of(record)
     detail = Detail(
@@ -46,6 +49,8 @@ def decode_event(record: Body, *, machine: Machine, received_at_ns: int, catalog
         time_quality=time.quality,
     )
     xid = _xid(detail)
+    is_undated = time.is_of_receipt and not is_live
+    use = None if xid is None else catalogue.use(xid)
     return Event(
         node=machine.node,
         observed_at_ns=time.at_ns,
@@ -54,7 +59,7 @@ def decode_event(record: Body, *, machine: Machine, received_at_ns: int, catalog
         kind="bmc" if xid is None else "xid",
         gpu_uuid=_gpu_uuid(origin, machine),
         code=xid,
-        use=None if xid is None else catalogue.use(xid),
+        use="exclude" if xid is not None and is_undated else use,
         detail=msgspec.json.encode(detail).decode(),
     )
 

@@ -26,6 +26,7 @@ class Payload:
     records: list[Body] = field(default_factory=list)
     references: list[str] = field(default_factory=list)
     has_gap: bool = False
+    is_live: bool = False  # its events have just happened
     counts: Counter[str] = field(default_factory=Counter)
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
 from ingest.clock import NS, Clock
-from ingest.metrics import REDFISH_REFUSED
+from ingest.metrics import REDFISH_REFUSED, REDFISH_REJECTED
 from ingest.redfish.browse import Getter
 from ingest.redfish.identity import ROOT
 from ingest.redfish.intake import Intake
@@ -26,6 +26,7 @@ SENSORS, RESOURCES, LOGS = "Sensors", "Resources", "Logs"  # read apart from rep
 _APART_PERIODS_S = {SENSORS: 60.0, RESOURCES: 300.0, LOGS: 60.0}
 DEFAULT_PERIOD_S = 60.0
 REFERENCE_DELAYS_S = (0.0, 2.0, 10.0)
+MOST_REFERENCES = 2000  # that wait to be fetched
 CHECK_S = 5.0  # wall seconds between looks at streamed reports that may have fallen silent
 MOST_FAILURES = 3  # in a row, while a stream delivers
 _PERIODS = tuple(
@@ -55,6 +56,7 @@ class _Reference:
     path: str
     attempt: int
     due_s: float
+    is_live: bool
 
 
 class Polls:
@@ -104,9 +106,12 @@ class Polls:
                 self._due_ns[name] = 0
         self._wake.set()
 
-    def fetch(self, path: str) -> None:
+    def fetch(self, path: str, *, is_live: bool) -> None:
         """Fetch an event record that came as a mere reference, and again a little later if it is not there yet."""
-        self._references.append(_Reference(path, 0, asyncio.get_running_loop().time() + REFERENCE_DELAYS_S[0]))
+        if len(self._references) >= MOST_REFERENCES:
+            REDFISH_REJECTED.labels("too_many_references").inc()
+            return
+        self._references.append(_Reference(path, 0, asyncio.get_running_loop().time() + REFERENCE_DELAYS_S[0], is_live))
         self._wake.set()
 
     async def run(self) -> None:
@@ -223,7 +228,7 @@ class Polls:
         self._references = [reference for reference in self._references if reference.due_s > loop.time()]
         for reference in due:
             try:
-                await self._intake.take_event(await self._bmc.get(reference.path))
+                await self._intake.take_event(await self._bmc.get(reference.path), is_live=reference.is_live)
             except Refused as refused:
                 if self._is_fatal(refused):
                     raise
@@ -233,7 +238,7 @@ class Polls:
         attempt = reference.attempt + 1
         if attempt < len(REFERENCE_DELAYS_S):
             due_s = asyncio.get_running_loop().time() + REFERENCE_DELAYS_S[attempt]
-            self._references.append(_Reference(reference.path, attempt, due_s))
+            self._references.append(replace(reference, attempt=attempt, due_s=due_s))
         else:
             await self._intake.take_event({"MessageId": "unresolved", "OriginOfCondition": reference.path})
 

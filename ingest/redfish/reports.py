@@ -5,13 +5,13 @@ All that a report must have is a `MetricValues` list; each value is read on its 
 
 from __future__ import annotations
 
+import traceback
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import isfinite
 
 import msgspec
-import structlog
 
 from ingest.errors import RecordRejected
 from ingest.redfish.dell import join_halves
@@ -25,7 +25,6 @@ from ingest.redfish.values import ABSENT, Value, read_value
 from ingest.schema import ChassisReading
 
 Body = Mapping[str, object]
-_log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
@@ -51,6 +50,7 @@ class Decoded:
     report: str
     readings: list[ChassisReading]
     counts: Counter[str]
+    failure: str | None = None  # traceback of the first value that failed in a way that no rule foresaw
 
 
 def decode_report(body: Body, *, machine: Machine, received_at_ns: int) -> Decoded:
@@ -60,6 +60,7 @@ def decode_report(body: Body, *, machine: Machine, received_at_ns: int) -> Decod
         raise RecordRejected("not_a_report", "no MetricValues")
     reader = _Reader(report_id(body), body.get("Timestamp"), _repeated_metric_ids(values), machine, received_at_ns)
     readings = []
+    failure = None
     for entry in values:
         try:
             readings.append(reader.read(entry))
@@ -67,10 +68,9 @@ def decode_report(body: Body, *, machine: Machine, received_at_ns: int) -> Decod
             reader.counts[rejection.reason] += 1
         except Exception:  # noqa: BLE001  # what no rule foresaw in one value must not cost the others
             reader.counts["internal_error"] += 1
-    if reader.counts["internal_error"]:
-        _log.error("redfish_values_failed", node=machine.node, report=reader.report, values=reader.counts["internal_error"])
+            failure = failure or traceback.format_exc()
     readings = _merge(readings, reader.counts)
-    return Decoded(reader.report, [*readings, *throttle_readings(readings), *join_halves(readings)], reader.counts)
+    return Decoded(reader.report, [*readings, *throttle_readings(readings), *join_halves(readings)], reader.counts, failure)
 
 
 def report_id(body: Body) -> str:

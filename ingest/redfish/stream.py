@@ -23,6 +23,7 @@ from ingest.redfish.mode import LEAST_TRIAL_S, TRIAL_INTERVALS, can_stream
 from ingest.redfish.outbox import Outbox
 from ingest.redfish.outcomes import Outcome, Refused
 from ingest.redfish.polls import Polls
+from ingest.redfish.replay import REPLAY_S, Replay
 from ingest.redfish.session import NETWORK_ERRORS, BmcSession
 from ingest.redfish.sse import SseParser
 from ingest.redfish.state import StateLine
@@ -68,6 +69,7 @@ class Stream:
         probe_s: float = PROBE_S,
         first_delay_s: float = 1.0,
         least_trial_s: float = LEAST_TRIAL_S,
+        replay_s: float = REPLAY_S,
     ) -> None:
         self._bmc = bmc
         self._path = path
@@ -81,7 +83,9 @@ class Stream:
         self._filters = filters
         self._filter = self._filter_trials = 0
         self._opened_ns, self._opened_s = 0, 0.0
+        self._replay: Replay | None = None
         self._least_trial_s = least_trial_s
+        self._replay_s = replay_s
         self._has_streamed = False  # a report came over any stream
         self._probe_s = probe_s
         self._backoff = Backoff(rng, first_s=first_delay_s)
@@ -121,6 +125,7 @@ class Stream:
         parser = SseParser()
         async with self._bmc.stream(self._path, query=self._filters[self._filter], last_event_id=self._last_id) as content:
             self._opened_ns, self._opened_s = self._clock.now_ns(), asyncio.get_running_loop().time()
+            self._replay = Replay(self._opened_s - self._outbox.paused_s, lull_s=self._replay_s)
             self._note_gap()
             self._polls.stream_is(is_open=not self._filters[self._filter])
             self._on_change()
@@ -145,11 +150,11 @@ class Stream:
         comments = parser.comments
         for event in parser.feed(chunk):
             self._last_id = event.id
-            payload = await self._intake.take_payload(event.data)
+            payload = await self._intake.take_payload(event.data, self._replay)
             self._delivered()
             self._has_streamed = self._has_streamed or bool(payload.reports)
             for reference in payload.references:
-                self._polls.fetch(reference)
+                self._polls.fetch(reference, is_live=payload.is_live)
             if payload.has_gap:
                 self._say_gap(self._heard_ns or self._clock.now_ns(), f"buffer of the BMC exceeded, last id {self._last_id!r}")
         self._last_id, self._retry_ms = parser.last_id, parser.retry_ms

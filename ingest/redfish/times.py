@@ -22,6 +22,11 @@ class EventTime(NamedTuple):
     at_ns: int
     quality: str | None = None
 
+    @property
+    def is_of_receipt(self) -> bool:
+        """Tell whether the BMC's own time is missing or cannot be used."""
+        return self.quality is not None and not self.quality.startswith("zone_missing")
+
 
 def find_time(stamps: tuple[object, ...], received_at_ns: int) -> EventTime:
     """Take the first stamp that is given; one that cannot be used yields the time of receipt."""

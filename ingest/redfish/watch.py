@@ -6,6 +6,7 @@ import asyncio
 import random
 import traceback
 from dataclasses import dataclass
+from math import inf
 
 import structlog
 
@@ -18,6 +19,7 @@ from ingest.redfish.mode import LEAST_TRIAL_S, Mode, ReportMode, start_mode
 from ingest.redfish.outbox import Outbox
 from ingest.redfish.outcomes import Outcome, Refused
 from ingest.redfish.polls import CHECK_S, LOGS, RESOURCES, SENSORS, Polls
+from ingest.redfish.replay import REPLAY_S
 from ingest.redfish.reports import Machine
 from ingest.redfish.service import Report, Service, discover
 from ingest.redfish.session import ANSWER_TIMEOUT_S, BmcSession
@@ -50,6 +52,8 @@ class Patience:
     trial_s: float = LEAST_TRIAL_S
     relearn_s: float = 600.0
     check_s: float = CHECK_S
+    replay_s: float = REPLAY_S
+    settled_s: float = 60.0  # a BMC that was served for so long is well
 
 
 class BmcWatch:
@@ -80,6 +84,8 @@ class BmcWatch:
         self._service: Service | None = None
         self._firmware: str | None = None
         self._served_ns = 0
+        self._served_s = inf  # wall time since when the BMC is being served
+        self._has_failed = False  # by a fault of ours, and it has not settled since
         self._polls: Polls | None = None  # while the BMC is being served
         self._reviewed: tuple[object, SourceState | None] = ((), None)  # what was found, and what was said about it
 
@@ -97,20 +103,32 @@ class BmcWatch:
     async def _attempt(self, backoff: Backoff) -> float:
         try:
             service = await self._learn()
-            backoff.reset()
+            self._served_s = asyncio.get_running_loop().time()
             await self._serve(service)
         except _Changed:
             _log.info("redfish_service_changed", node=self.node)
             return 0.0
         except Refused as refused:
+            self._has_failed = False
             self.line.say(refused.state, refused.detail, self._clock.now_ns())
-            return backoff.next_s(refused.retry_after_s or 0.0)
+            return self._next_s(backoff, refused.retry_after_s or 0.0)
         except Exception:  # noqa: BLE001  # one BMC's trouble must not end the watch of it
             REDFISH_FAILURES.inc()
             # The text alone: a renderer that shows local variables would show credentials.
             _log.error("redfish_watch_failed", node=self.node, traceback=traceback.format_exc())
+            self._has_failed = True
             self.line.say("error", "internal error, see the log", self._clock.now_ns())
-        return backoff.next_s()
+        return self._next_s(backoff)
+
+    def _next_s(self, backoff: Backoff, at_least_s: float = 0.0) -> float:
+        """Draw the next delay; only a BMC that was served for a while starts with the first again: to be learnt is not yet to be well."""
+        if self._is_settled():
+            backoff.reset()
+        self._served_s = inf
+        return backoff.next_s(at_least_s)
+
+    def _is_settled(self) -> bool:
+        return asyncio.get_running_loop().time() - self._served_s >= self._patience.settled_s
 
     @property
     def is_heard(self) -> bool:
@@ -181,10 +199,11 @@ class BmcWatch:
         return [mode.mode for mode in self._intake.modes.values()]
 
     def review(self) -> None:
-        """Say how the reports come."""
+        """Say how the reports come; after a fault of ours only when it has not come back for a while."""
+        self._has_failed = self._has_failed and not self._is_settled()
         is_flooded = self.outbox.is_flooded
         ways = [is_flooded, *((mode.mode, mode.trouble() or mode.reason, mode.is_quiet) for mode in self._intake.modes.values())]
-        if self._polls is None or (ways, self.line.said) == self._reviewed:
+        if self._polls is None or self._has_failed or (ways, self.line.said) == self._reviewed:
             return
         state, detail, expected, seen = judge_reports(self._intake.modes.values())
         if is_flooded:
@@ -208,6 +227,7 @@ class BmcWatch:
             probe_s=self._patience.probe_s,
             first_delay_s=self._patience.first_delay_s,
             least_trial_s=self._patience.trial_s,
+            replay_s=self._patience.replay_s,
         )
 
     def _start_modes(self, service: Service) -> None:

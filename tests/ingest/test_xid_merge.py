@@ -219,3 +219,20 @@ def test_what_was_received_by_the_clock_before_it_was_set_back_does_not_wait_for
     now_ns = waiting.received_at_ns - 3_600 * NS
     assert merge.admit([waiting], now_ns) == []
     assert merge.admit([], now_ns + 2 * NS) == [waiting]
+
+
+@pytest.mark.parametrize("has_log", [False, True])
+def test_event_of_unknown_age_hides_and_explains_none(has_log: bool) -> None:
+    """An XID that a BMC replays without a time is told beside the same XID of another source, and is no cause of a later one."""
+    merge = log_is_read(XidMerge()) if has_log else XidMerge()
+    out: list[Observed] = []
+    for event in (xid(79, 0, "redfish", use="exclude"), xid(79, 1, "nvml"), xid(48, 2, "redfish", gpu=1, use="exclude"), xid(31, 3, gpu=1)):
+        out += merge.admit([event], event.received_at_ns)
+    out += merge.admit([], int((T0 + 10) * NS))
+    events = sorted((event.code or 0, event.source, event.use, event.is_sympathetic) for event in out if isinstance(event, Event))
+    assert events == [
+        (31, "kernel_log", read_catalogue().use(31), None),
+        (48, "redfish", "exclude", None),
+        (79, "nvml", "label", None),
+        (79, "redfish", "exclude", None),
+    ]

@@ -14,6 +14,7 @@ from ingest.errors import RecordRejected
 from ingest.redfish.events import decode_event, event_key
 from ingest.redfish.history import History
 from ingest.redfish.payloads import read_json, sort_payload
+from ingest.redfish.replay import Replay
 from ingest.redfish.reports import Machine
 from ingest.xid import catalogue_of
 
@@ -54,7 +55,8 @@ def test_full_record() -> None:
 @pytest.mark.parametrize("member", [{"Oem": {"Nvidia": {"ErrorId": "XID 79"}}}, {"Message": "GPU_SXM_3 driver error XID: 79, fell off"}])
 def test_xid_joins_the_xids(origin: Any, member: dict[str, Any]) -> None:
     """An XID named by the error id or in the text is an event of kind xid about the GPU of its origin."""
-    event = decode_event({"OriginOfCondition": origin, **member}, machine=MACHINE, received_at_ns=NOW, catalogue=CATALOGUE)
+    record = {"OriginOfCondition": origin, "Created": "2026-01-02T03:04:05Z", **member}
+    event = decode_event(record, machine=MACHINE, received_at_ns=NOW, catalogue=CATALOGUE)
     assert (event.kind, event.code, event.use, event.gpu_uuid) == ("xid", 79, "label", "GPU-33")
 
 
@@ -120,3 +122,48 @@ def test_byte_order_mark_before_json_is_passed_over() -> None:
     assert read_json(b'\xef\xbb\xbf{"Id": "X"}') == {"Id": "X"}
     with pytest.raises(RecordRejected, match="not_json"):
         read_json(b'\xef\xbb\xbf\xef\xbb\xbf{"Id": "X"}')
+
+
+XID_79 = {"Oem": {"Nvidia": {"ErrorId": "XID 79"}}, "EventId": "7"}
+UNUSABLE = [
+    pytest.param({"EventTimestamp": "1970-01-01T00:00:12Z"}, "clock_unset:1970-01-01T00:00:12Z", id="unset"),
+    pytest.param({"EventTimestamp": "yesterday"}, "time_invalid:yesterday", id="no time"),
+    pytest.param({"Created": "2036-01-02T03:04:05Z"}, "clock_skew:2036-01-02T03:04:05Z", id="ahead"),
+    pytest.param({}, "time_absent", id="none"),
+]
+
+
+@pytest.mark.parametrize(("stamp", "quality"), UNUSABLE)
+def test_xid_of_unknown_age_is_no_fresh_fault(stamp: dict[str, str], quality: str) -> None:
+    """An XID without a usable time is told at its receipt with the reason, and excluded."""
+    event = decode_event(XID_79 | stamp, machine=MACHINE, received_at_ns=NOW, catalogue=CATALOGUE)
+    assert (event.kind, event.code, event.use, event.observed_at_ns) == ("xid", 79, "exclude", NOW)
+    assert msgspec.json.decode(event.detail or "")["time_quality"] == quality
+
+
+@pytest.mark.parametrize(("stamp", "quality"), UNUSABLE)
+def test_xid_that_has_just_happened_needs_no_time(stamp: dict[str, str], quality: str) -> None:
+    """What comes live happened when it came, whatever the BMC's clock says."""
+    event = decode_event(XID_79 | stamp, machine=MACHINE, received_at_ns=NOW, catalogue=CATALOGUE, is_live=True)
+    assert (event.kind, event.code, event.use, event.observed_at_ns) == ("xid", 79, "label", NOW)
+    assert msgspec.json.decode(event.detail or "")["time_quality"] == quality
+
+
+@pytest.mark.parametrize("stamp", ["2026-01-02T03:04:05Z", "2026-01-02T03:04:05", "2015-01-02T03:04:05Z"])
+def test_xid_with_a_time_keeps_its_use(stamp: str) -> None:
+    """An event that says when it was, be it without a zone or long ago, is a label of that time."""
+    event = decode_event(XID_79 | {"EventTimestamp": stamp}, machine=MACHINE, received_at_ns=NOW, catalogue=CATALOGUE)
+    assert (event.kind, event.use, event.observed_at_ns) == ("xid", "label", parse_time(stamp.removesuffix("Z") + "Z"))
+
+
+def test_replay_ends_with_the_first_lull() -> None:
+    """Events are replayed until none came for 30 seconds of reading, and live from then on."""
+    replay = Replay(opened_s=100.0)
+    assert [replay.is_over_at(at_s) for at_s in (100.1, 129.0, 158.9)] == [False] * 3
+    assert [replay.is_over_at(at_s) for at_s in (188.9, 189.0)] == [True, True]
+
+
+def test_replay_does_not_last_for_ever() -> None:
+    """Where events never cease, such as heartbeats, a replay is over after ten minutes."""
+    replay = Replay(opened_s=0.0)
+    assert [replay.is_over_at(at_s) for at_s in range(10, 620, 10)] == [False] * 59 + [True, True]

@@ -254,9 +254,8 @@ async def test_record_that_is_a_reference_is_fetched(rig: Any) -> None:
     await rig.watch()
     await rig.until(lambda _: opened(bmc) and rig.states)
     path = f"{bmc.tree.log_path}/77"
-    bmc.tree.keep(
-        "77", {"MessageId": "ResourceEvent.1.0.ResourceErrorsDetected", "Oem": {"Nvidia": {"ErrorId": "XID 79"}}, "EventId": "77"}
-    )
+    record = {"MessageId": "ResourceEvent.1.0.ResourceErrorsDetected", "Oem": {"Nvidia": {"ErrorId": "XID 79"}}, "EventId": "77"}
+    bmc.tree.keep("77", record | {"EventTimestamp": "2026-01-02T03:04:05Z"})
     bmc.faults.rules.append(Rule(path, 404, remaining=1))
     bmc.streams.send_event({"@odata.id": path})
     await rig.until(lambda _: rig.events)
