@@ -47,7 +47,7 @@ def collect(
 def _print_one_reading(config: Config) -> bool:
     """Print what every source says and tell whether all could be read and say that they are ok; the spool is left to the collector."""
     from forewarn.sources import Sources  # noqa: PLC0415
-    from ingest.collector import read_once  # noqa: PLC0415
+    from ingest.one_reading import read_once  # noqa: PLC0415
     from ingest.schema import SourceState  # noqa: PLC0415
 
     clock = clock_of(config)

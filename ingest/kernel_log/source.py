@@ -47,6 +47,7 @@ class _Log:
         self.tail = Tail(path)
         self.said: tuple[str, int] | None = None
         self.undated = 0
+        self.is_caught_up = False  # all that it held was read once
 
 
 class KernelLogSource:
@@ -54,7 +55,6 @@ class KernelLogSource:
 
     name = SOURCE
     pace = Pace.WALL
-    unheard = ()
 
     def __init__(
         self,
@@ -68,6 +68,11 @@ class KernelLogSource:
         self._clock = clock or SystemClock()
         known = catalogue_of(catalogue)
         self._logs = deque(_Log(KernelLogNode(node, catalogue=known), Path(path)) for node, path in paths.items())
+
+    @property
+    def unheard(self) -> list[str]:
+        """Nodes whose log is still being read to its end for the first time."""
+        return [log.node.node for log in self._logs if not log.is_caught_up]
 
     async def open(self) -> None:
         """Nothing to start: logs are opened when they are first read."""
@@ -103,6 +108,7 @@ class KernelLogSource:
             trouble = error.strerror or str(error)
             log.tail.close()
         said += log.node.flush()
+        log.is_caught_up = log.is_caught_up or read < _OF_ONE
         if log.undated and read < _OF_ONE:
             detail = f"{log.undated} incidents without a date from before its opening: a file {log.tail.path.name}.boot would date them"
             said += self._state(log, "gap", detail, now_ns)

@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 from emulators.bmc.server import Bmc
 from emulators.state import ChassisState
 from forewarn.cli import app
-from ingest.collector import read_once
 from ingest.errors import ConfigError, SourceUnavailable
+from ingest.one_reading import read_once
 from ingest.schema import Observed
 from ingest.source import Pace
 from ingest.spool import Spool

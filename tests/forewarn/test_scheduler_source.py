@@ -8,7 +8,7 @@ from typing import Any
 from forewarn.settings import Config
 from forewarn.sources import Sources
 from ingest.clock import NS, ManualClock
-from ingest.collector import read_once
+from ingest.one_reading import read_once
 from ingest.source import Source
 
 AT = 1_750_000_000 * NS

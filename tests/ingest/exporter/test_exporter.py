@@ -12,8 +12,8 @@ from emulators.exporter import ExporterFarm
 from emulators.exporter_quirks import Quirks
 from emulators.state import GpuState
 from ingest.clock import NS, ManualClock
-from ingest.collector import read_once
 from ingest.exporter.source import ExporterSource
+from ingest.one_reading import read_once
 from ingest.schema import GpuSample, Observed, SourceState
 
 START_NS = 1_790_000_000 * NS
