@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from ingest.errors import SourceUnavailable
-from ingest.jobs.entry import jobs_of
 from ingest.jobs.commands import SlurmCommands
+from ingest.jobs.entry import jobs_of
 from ingest.jobs.rest import SlurmRest
 from ingest.schema import Job
 from tests.slurm import Slurm, running_slurm
