@@ -39,11 +39,17 @@ class SseParser:
         self.last_id = ""
         self.retry_ms: int | None = None
         self.comments = 0
+        self.blocks = 0  # finished ones, with or without an event in them
         self._max_event_bytes = max_event_bytes
         self._buffer = bytearray()  # the unfinished block, line ends already LF
         self._searched = 0  # bytes of it known to hold no blank line
         self._is_start = True
         self._is_after_cr = False
+
+    @property
+    def is_in_event(self) -> bool:
+        """Tell whether an event has begun and not ended."""
+        return bool(self._buffer)
 
     def feed(self, chunk: bytes) -> Iterator[ServerEvent]:
         """Take the next bytes and yield the events they finish; raises RecordRejected `event_too_large` beyond the bound.
@@ -52,6 +58,7 @@ class SseParser:
         """
         self._buffer += self._after_bom(self._with_lf(chunk))
         while (block := self._next_block()) is not None:
+            self.blocks += 1
             event = self._dispatch(block)
             if event is not None:
                 yield event

@@ -29,6 +29,7 @@ from ingest.redfish.sse import SseParser
 from ingest.redfish.state import StateLine
 
 PROBE_S = 60.0
+EVENT_S = 120.0  # for one event to come: an HGX port report has 0.9 MB
 EMPTY_ENDS = 3  # 200 and end of file without an event, in a row: bmcweb's way to refuse
 IMMEDIATE_S = 30.0  # of wall time: a stream that ends sooner was not wanted
 MOST_FAILURES = 3  # in a row, before reports are polled, or where nothing answers the whole BMC is looked at anew
@@ -67,6 +68,7 @@ class Stream:
         on_change: Callable[[], None],
         filters: tuple[str, ...] = FILTERS,
         probe_s: float = PROBE_S,
+        event_s: float = EVENT_S,
         first_delay_s: float = 1.0,
         least_trial_s: float = LEAST_TRIAL_S,
         replay_s: float = REPLAY_S,
@@ -93,6 +95,8 @@ class Stream:
         self._retry_ms: int | None = None
         self._heard_ns: int | None = None  # fleet time of the last byte of any stream before this one
         self._has_delivered = False
+        self._event_s = event_s
+        self._event_since_s = 0.0
         self._empty_ends = 0
         self._failures = 0
 
@@ -126,6 +130,7 @@ class Stream:
         async with self._bmc.stream(self._path, query=self._filters[self._filter], last_event_id=self._last_id) as content:
             self._opened_ns, self._opened_s = self._clock.now_ns(), asyncio.get_running_loop().time()
             self._replay = Replay(self._opened_s - self._outbox.paused_s, lull_s=self._replay_s)
+            self._event_since_s = self._opened_s
             self._note_gap()
             self._polls.stream_is(is_open=not self._filters[self._filter])
             self._on_change()
@@ -147,7 +152,7 @@ class Stream:
     async def _take(self, chunk: bytes, parser: SseParser, liveness: Liveness) -> None:
         loop = asyncio.get_running_loop()
         paused_s = self._outbox.paused_s
-        comments = parser.comments
+        comments, blocks = parser.comments, parser.blocks
         for event in parser.feed(chunk):
             self._last_id = event.id
             payload = await self._intake.take_payload(event.data, self._replay)
@@ -160,8 +165,16 @@ class Stream:
         self._last_id, self._retry_ms = parser.last_id, parser.retry_ms
         self._heard_ns = self._clock.now_ns()
         liveness.heard(loop.time(), comments=parser.comments - comments)
+        self._judge_event(loop.time(), is_same=parser.is_in_event and parser.blocks == blocks)
         if self._outbox.paused_s - paused_s > LONG_PAUSE_S:  # the BMC has dropped what we did not read in time
             self._polls.catch_up()
+
+    def _judge_event(self, now_s: float, *, is_same: bool) -> None:
+        """Give a stream up on which bytes come and no event ends: events without blank lines between them are one without end."""
+        if not is_same:
+            self._event_since_s = now_s
+        elif now_s - self._event_since_s > self._event_s:
+            raise RecordRejected("event_unfinished", f"bytes for {self._event_s:g} s without a blank line")
 
     def _delivered(self) -> None:
         """Note an event: only now has the stream proved itself."""

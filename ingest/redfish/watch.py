@@ -24,7 +24,7 @@ from ingest.redfish.reports import Machine
 from ingest.redfish.service import Report, Service, discover
 from ingest.redfish.session import ANSWER_TIMEOUT_S, BmcSession
 from ingest.redfish.state import StateLine, judge_reports
-from ingest.redfish.stream import FILTERS, PROBE_S, Stream
+from ingest.redfish.stream import EVENT_S, FILTERS, PROBE_S, Stream
 from ingest.redfish.target import RedfishTarget
 from ingest.redfish.versions import is_newer
 from ingest.schema import SourceState
@@ -46,6 +46,7 @@ class Patience:
     poll_s: float = 10.0
     answer_s: float = ANSWER_TIMEOUT_S
     probe_s: float = PROBE_S
+    event_s: float = EVENT_S
     first_delay_s: float = 1.0
     most_delay_s: float = 60.0
     login_s: float = 60.0
@@ -225,6 +226,7 @@ class BmcWatch:
             on_change=self.review,
             filters=self._filters,
             probe_s=self._patience.probe_s,
+            event_s=self._patience.event_s,
             first_delay_s=self._patience.first_delay_s,
             least_trial_s=self._patience.trial_s,
             replay_s=self._patience.replay_s,

@@ -54,10 +54,7 @@ async def test_framings(rig: Any, framing: Framing) -> None:
 async def test_stream_that_breaks_is_opened_again(rig: Any, kind: str) -> None:
     """After a stream that breaks off inside an event, or is a web page, or runs events into one, a new one delivers."""
     await rig.serve(setup=lambda bmc: bmc.faults.wires.append(Wire(kind, after=1, remaining=1)))
-    await rig.watch()
-    if kind == "joined":
-        await rig.until(lambda _: len(rig.readings("inlet_temp_c")) >= 1)
-        rig.bmc.streams.close_all()
+    await rig.watch(patience=replace(PATIENCE, event_s=0.3))
     await rig.until(lambda _: len(opened(rig.bmc)) >= 2)
     count = len(rig.readings("inlet_temp_c"))
     await rig.until(lambda _: len(rig.readings("inlet_temp_c")) > count + 2)
