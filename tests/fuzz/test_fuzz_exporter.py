@@ -15,7 +15,21 @@ from ingest.schema import GpuSample, LinkSample
 EXAMPLES = int(os.environ.get("FOREWARN_TEST_FUZZ", "300"))
 PAGES = [page.read_bytes() for page in sorted((Path(__file__).parents[1] / "cases" / "exporter").rglob("*.prom"))]
 LINES = sorted({line for page in PAGES for line in page.split(b"\n") if line and not line.startswith(b"#")})
-VALUES = [b"", b"NaN", b"-Inf", b"9223372036854775794", b"18446744073709551616", b"1e308", b"-1", b"4294967295", b"0", b"N/A", b"1 2 3"]
+VALUES = [
+    b"",
+    b"NaN",
+    b"-Inf",
+    b"9223372036854775794",
+    b"18446744073709551616",
+    b"1e308",
+    b"-1",
+    b"4294967295",
+    b"0",
+    b"N/A",
+    b"1 2 3",
+    b"9" * 400,
+    b"9" * 5000,
+]
 
 mutations = st.one_of(
     st.binary(max_size=40),

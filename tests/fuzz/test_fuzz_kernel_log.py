@@ -19,7 +19,10 @@ LOGS = [log.read_text() for log in sorted((Path(__file__).parents[1] / "cases" /
 LINES = sorted({line for log in LOGS for line in log.split("\n") if line})
 LINES += [f"3,{code},{code}000000,-;NVRM: Xid (PCI:0000:3b:00): {code}, {text}" for code, text in XID_TEXTS.items()]
 
-mutations = st.one_of(st.text(max_size=20), st.sampled_from(["(", ")", ":", ",", ";", "[", "]", " ", "\0", "9" * 30, "-1", "0x", "PCI:"]))
+mutations = st.one_of(
+    st.text(max_size=20),
+    st.sampled_from(["(", ")", ":", ",", ";", "[", "]", " ", "\0", "9" * 30, "9" * 400, "9" * 5000, "-1", "0x", "PCI:"]),
+)
 
 
 @st.composite
@@ -57,7 +60,7 @@ def test_damaged_logs_in_bulk() -> None:
             at = rng.randrange(len(text) + 1)
             text = (
                 text[:at]
-                + rng.choice(("(", ")", ":", ", ", ";", "[", "]", "9" * 30, "-1", "0x", chr(rng.randrange(0x250))))
+                + rng.choice(("(", ")", ":", ", ", ";", "[", "]", "9" * 30, "9" * 400, "9" * 5000, "-1", "0x", chr(rng.randrange(0x250))))
                 + text[at + rng.randrange(4) :]
             )
         for event in (record for record in node.feed(text, NOW_NS) if isinstance(record, Event)):

@@ -25,6 +25,7 @@ STREAMS = [path.read_bytes() for path in sorted(FOLDER.glob("*.sse"))]
 PAYLOADS = [path.read_bytes() for path in sorted(FOLDER.glob("[23]*.json"))]
 MACHINE, CATALOGUE = Machine("n1", gpu_uuids={"gpu0": "GPU-1"}), catalogue_of(None)
 PIECES = (b"\n", b"\r", b"\n\n", b"data:", b"data: ", b"id:", b":", b"retry: 9", b"\0", b"\xef\xbb\xbf", b"\xc3", b"null", b'"', b"{", b"[")
+PIECES += (b"9" * 400, b"9" * 5000)
 
 
 def damaged(rng: random.Random, body: bytes) -> bytes:
