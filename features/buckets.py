@@ -66,7 +66,7 @@ class GpuRollup(Part, frozen=True, kw_only=True, omit_defaults=True):
     nvlink_replay: Annotated[int | None, Means("NVLink replays", "count")] = None
     nvlink_recovery: Annotated[int | None, Means("NVLink recoveries (retrains)", "count")] = None
     ce_polls: Annotated[int | None, Means("samples in which corrected errors had grown", "count")] = None
-    ce_max: Annotated[int | None, Means("largest growth of corrected errors between two samples", "count")] = None
+    ce_max: Annotated[int | None, Means("most corrected errors in five minutes, growth over a longer gap spread evenly", "count")] = None
     ce_last_at_ns: Annotated[int | None, Means("newest sample in which corrected errors had grown", "UTC")] = None
     nvlink_error_polls: Annotated[int | None, Means("samples in which any NVLink counter had grown", "count")] = None
     resets: Annotated[int | None, Means("beginnings of a counter epoch: boot, driver load or GPU reset", "count")] = None

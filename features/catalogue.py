@@ -39,7 +39,7 @@ _ECC = _family(
     ("ecc_ce_7d", "count", "P7D", "corrected ECC errors"),
     ("ecc_ce_trend", "log2", "P7D", "corrected ECC errors of the last day against a usual day of the week"),
     ("ecc_ce_active_polls_7d", "count", "P7D", "samples in which corrected ECC errors had grown"),
-    ("ecc_ce_burst_7d", "count", "P7D", "largest growth of corrected ECC errors between two samples"),
+    ("ecc_ce_burst_7d", "count", "P7D", "most corrected ECC errors in five minutes, growth over a longer gap spread evenly"),
     ("ecc_ce_age_h", "h", "P30D", "time since corrected ECC errors last grew"),
     ("ecc_ue_24h", "count", "P1D", "uncorrected ECC errors"),
     ("ecc_ue_30d", "count", "P30D", "uncorrected ECC errors"),

@@ -5,6 +5,9 @@
 -- the first reading ever seen is a baseline. Growth is booked in the order of arrival: a sample that a later one has overtaken, in this
 -- run or in an earlier one, adds its gauges and no growth.
 --
+-- The burst of corrected errors is what five minutes brought, not what a poll did: polls add up, and growth over a longer gap is spread
+-- evenly over it. So it is the same for any interval and whichever polls are missing.
+--
 -- Grain: one row per (gpu_uuid, source, bucket, revision); revision 1 holds what was received after the bucket's end.
 -- Inputs: samples (samples.sql); carry (carry.sql). Parameters: $width_s. Output: columns of features/buckets.py, GpuRollup.
 with carried as (
@@ -92,7 +95,7 @@ resets as (
     where is_reset
     group by stream
 ),
-steps as (
+steps as not materialized (
     select
         judged.*,
         coalesce(len(list_filter(reset_times, lambda began: began > hot_before and began <= observed_at)) > 0, false) as is_reset_since_hot,
@@ -142,7 +145,6 @@ grown as (
         sum(nvlink_replay) as nvlink_replay,
         sum(nvlink_recovery) as nvlink_recovery,
         count(*) filter (ecc_ce > 0) as ce_polls,
-        max(ecc_ce) as ce_max,
         max(observed_at) filter (ecc_ce > 0) as ce_last_at,
         count(*) filter (greatest(nvlink_crc, nvlink_replay, nvlink_recovery) > 0) as nvlink_error_polls,
         count(*) filter (is_reset) as resets,
@@ -164,6 +166,20 @@ grown as (
         ) as went_back,
         arg_max(columns('^[^b].*_total$'), observed_at)
     from steps
+    group by stream, started_at, revision
+),
+bursts as (
+    select stream, started_at, revision, least(max(ce_5m), 9e18)::bigint as ce_max  -- a counter may be anything
+    from (
+        select
+            stream,
+            started_at,
+            revision,
+            ceil(sum(ecc_ce * 3e8 / greatest(3e8, epoch_us(observed_at) - epoch_us(warm_before)))) as ce_5m
+        from steps
+        where ecc_ce is not null
+        group by stream, started_at, revision, time_bucket(interval 5 minutes, observed_at)
+    )
     group by stream, started_at, revision
 ),
 seen as (
@@ -218,7 +234,9 @@ select
     seen.* exclude (stream, polls, last_received_at),
     last_received_at as received_at,
     polls - coalesce(repeats, 0) as polls,
-    grown.* exclude (stream, started_at, revision)
+    grown.* exclude (stream, started_at, revision),
+    ce_max
 from seen
 left join grown using (stream, started_at, revision)
+left join bursts using (stream, started_at, revision)
 left join repeats using (stream, started_at, revision)

@@ -1,7 +1,8 @@
-"""Pages of an exporter on their way from a case's folder to features: collector, spool, writer, lake, roll-up."""
+"""Pages of an exporter and records of any collector on their way to features: collector, spool, writer, lake, roll-up."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from ingest.exporter.node import ExporterNode
 from ingest.lake import Lake
 from ingest.messages import group
 from ingest.rejects import FileRejects
+from ingest.schema import Observed
 from ingest.spool import Spool
 from ingest.writer import Writer
 
@@ -32,18 +34,23 @@ def pages_of(case: str) -> dict[int, bytes]:
 
 def lake_of(directory: Path, pages: dict[int, bytes]) -> Lake:
     """Read pages and take them all the way to features as of `AS_OF`."""
-    lake, spool = Lake(directory / "lake"), Spool(directory / "spool")
     node = ExporterNode("gpu-node-17")
-    for second, page in pages.items():
-        records = node.scraped(page, 200, ns_of(START + timedelta(seconds=second)))
+    polls = (node.scraped(page, 200, ns_of(START + timedelta(seconds=second))) for second, page in pages.items())
+    return lake_of_polls(directory, polls, AS_OF)
+
+
+def lake_of_polls(directory: Path, polls: Iterable[Iterable[Observed]], as_of: datetime) -> Lake:
+    """Take the records of a node's polls all the way to features as of a time."""
+    lake, spool = Lake(directory / "lake"), Spool(directory / "spool")
+    for records in polls:
         for table, name, rows in group(records):
             spool.put(table, name, rows)
     writer = Writer(DirectBus(spool), lake, FileRejects(directory / "rejects"))
     writer.run_once()
     writer.flush()
     spool.close()
-    roll_up(lake, AS_OF + timedelta(minutes=40))  # nothing came later: buckets close when patience is over
-    build_features(lake, [AS_OF])
+    roll_up(lake, as_of + timedelta(minutes=40))  # nothing came later: buckets close when patience is over
+    build_features(lake, [as_of])
     return lake
 
 

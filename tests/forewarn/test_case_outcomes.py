@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime
 from pathlib import Path
 
 import polars as pl
@@ -13,15 +14,22 @@ from alerting.schema import Action
 from emulators.nvml.steps import read_steps
 from ingest.nvml.inspect import inspect
 from ingest.schema import GPU_SAMPLES, GpuSample
-from tests.forewarn.pages import CASES, lake_of, pages_of, rollups_of
+from tests.forewarn.pages import CASES, features_of, lake_of, lake_of_polls, pages_of, rollups_of
 from tests.nvml_machines import nvml_cache
 
 __all__ = ["nvml_cache"]
 
 
-def test_d13_growth_over_a_reload_is_the_value_after_it(tmp_path: Path) -> None:
-    """D13: after a driver reload 3 errors and 2 replays are the growth, never a difference; it is one reset, and nothing went back."""
-    (row,) = rollups_of(lake_of(tmp_path, pages_of("D13"))).iter_rows(named=True)
+@pytest.mark.parametrize("left_out", [None, "ECC_SBE_AGG", "ECC_SBE_VOL"], ids=["both counters", "volatile alone", "lifetime alone"])
+def test_d13_growth_over_a_reload_is_the_value_after_it(tmp_path: Path, left_out: str | None) -> None:
+    """D13: after a driver reload 3 errors and 2 replays are the growth, never a difference; it is one reset, and nothing went back.
+
+    Both counters of errors say 3: the volatile one by its value after the reset, the one for life by its difference.
+    """
+    pages = pages_of("D13")
+    if left_out:
+        pages = {at: b"".join(line for line in page.splitlines(True) if left_out.encode() not in line) for at, page in pages.items()}
+    (row,) = rollups_of(lake_of(tmp_path, pages)).iter_rows(named=True)
     assert (row["ecc_ce"], row["pcie_replay"], row["resets"], row["went_back"]) == (3, 2, 1, 0)
     assert (row["energy_mj_total"], row["epoch"]) == (4200, 1)
 
@@ -48,6 +56,21 @@ def test_d37_nothing_non_finite_reaches_parquet(tmp_path: Path) -> None:
     numbers = [value for column in samples.select(pl.col(pl.Float64)) for value in column if value is not None]
     assert numbers == [410.1]
     assert all(map(math.isfinite, numbers))
+
+
+@pytest.mark.nvml
+async def test_n11_a_late_row_is_a_feature(nvml_cache: Path, tmp_path: Path) -> None:
+    """N11: how long the GPU that hangs had been asked at the deadline is its latency of the hour, the largest of the node by far."""
+    steps = read_steps(CASES.parent / "nvml" / "N11.json")
+    machine = steps.machine(tmp_path / "state", nvml_cache)
+    polls = [poll async for poll in inspect(machine.environment(), lambda: steps.take(machine), deadline_s=0.5)]
+    machine.close()
+    took_us = [row.latency_us for poll in polls for row in poll if isinstance(row, GpuSample) and row.gpu_index == 3]
+    features = features_of(lake_of_polls(tmp_path, polls, datetime(2026, 1, 1, 0, 10, tzinfo=UTC)))
+    latency_ms = features["latency_max_1h_ms"].to_list()
+    assert latency_ms[3] == max(took or 0 for took in took_us) / 1e3
+    assert latency_ms[3] > 300
+    assert all(other is not None and other < latency_ms[3] for other in latency_ms[:3] + latency_ms[4:])
 
 
 @pytest.mark.nvml

@@ -94,6 +94,17 @@ def test_d30_missing_polls_and_errors_are_features_and_raise_risk(model: Model, 
     assert hazard() > hazard(polls_missing_1h=0.0)
 
 
+def test_d30_errors_do_not_depend_on_the_polls_that_are_missing(tmp_path: Path) -> None:
+    """D30: 17,700 errors a second come to the same features whether every poll of the GPU was answered or three of eight."""
+    pages, first = pages_of("D30"), 9_600_000_000
+    answered = {at: pages[0].replace(b" %d" % first, b" %d" % (first + 17_700 * at)) for at in range(0, 210, 30)}
+    told = []
+    for name, polls in (("three", pages), ("all", answered)):
+        row = features_of(lake_of(tmp_path / name, polls)).row(by_predicate=pl.col("unit") == SICK, named=True)
+        told.append((row["ecc_ce_1h"], row["ecc_ce_24h"], row["ecc_ce_burst_7d"]))
+    assert told == [(17_700 * 180,) * 3] * 2
+
+
 def test_d30_is_decided_upon(model: Model, tmp_path: Path) -> None:
     """D30: something is wanted for the node, and nothing for the same node when all GPUs are on every page and count nothing."""
     sick = decide(lake_of(tmp_path / "sick", pages_of("D30")), model)
