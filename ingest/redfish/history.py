@@ -7,6 +7,8 @@ so that one reading can carry stamps a millisecond or two apart; BMCs resend the
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
+from operator import itemgetter
 from typing import NamedTuple
 
 import msgspec
@@ -14,6 +16,7 @@ import msgspec
 from ingest.schema import ChassisReading
 
 _SAME_NS = 2_000_000
+_LONG = 16  # readings of one series in one report, from which on they are looked up by an index
 # Rings of BMCs hold 200 (bmcweb) to 1,000 events. XXX: a larger ring than this that is sent again counts as new again.
 MOST_EVENTS = 2000
 # An HGX board has 15 reports with 6,000 series, a Dell 30 reports; these bound a BMC with ever new ids.
@@ -60,15 +63,21 @@ class History:
         before = self._reports.pop(report, {})
         others = list(self._reports.values())
         now: dict[str, _Known] = {}
+        longer: dict[str, list[_Said]] = {}  # of series with several readings
+        lookup = _Lookup()
         kept = []
         for reading in readings:
             sensor, said = reading.sensor, (reading.observed_at_ns, reading.value if reading.text is None else reading.text)
             earlier = before.get(sensor)
-            is_known = earlier is not None and _is_known(said, earlier.said)
-            if not is_known and not (others and _has_own_time(reading) and _is_told(sensor, said, others)):
+            is_known = earlier is not None and lookup.is_known(said, earlier.said)
+            if not is_known and not (others and _has_own_time(reading) and _is_told(sensor, said, others, lookup)):
                 kept.append(reading)
-            known = now.get(sensor)
-            now[sensor] = _Known((*known.said, said) if known else (said,), reading.quantity, reading.device, reading.unit)
+            if sensor in now:
+                longer.setdefault(sensor, [*now[sensor].said]).append(said)
+            else:
+                now[sensor] = _Known((said,), reading.quantity, reading.device, reading.unit)
+        for sensor, several in longer.items():
+            now[sensor] = msgspec.structs.replace(now[sensor], said=tuple(several))
         if not readings or has_gaps:
             known_before = len(before)
             return News(kept, [], self._remember(report, known_before, _merged(before, now)))
@@ -126,14 +135,51 @@ def _is_known(said: _Said, before: tuple[_Said, ...]) -> bool:
     return False
 
 
+class _Lookup:
+    """Looks up what was said; of long histories by an index, since to go through them for each of their readings takes seconds."""
+
+    def __init__(self) -> None:
+        self._indexes: dict[int, tuple[tuple[_Said, ...], _Index]] = {}  # by identity of the history, which is kept alive beside it
+
+    def is_known(self, said: _Said, before: tuple[_Said, ...], *, only_alike: bool = False) -> bool:
+        """Tell whether a reading is known; if `only_alike`, from readings that have a value, or none, like it."""
+        if len(before) <= _LONG:
+            if only_alike:
+                before = tuple(each for each in before if (each[1] is None) == (said[1] is None))
+            return _is_known(said, before)
+        found = self._indexes.get(id(before))
+        if found is None:
+            found = self._indexes[id(before)] = (before, _Index(before))
+        return found[1].has(said, only_alike)
+
+
+class _Index:
+    """A long history by time and by value."""
+
+    def __init__(self, said: tuple[_Said, ...]) -> None:
+        self._times = {is_none: {at_ns for at_ns, value in said if (value is None) == is_none} for is_none in (False, True)}
+        self._of_value: dict[float | str | None, list[int]] = {}
+        for at_ns, value in sorted(said, key=itemgetter(0)):
+            self._of_value.setdefault(value, []).append(at_ns)
+
+    def has(self, said: _Said, only_alike: bool) -> bool:
+        """Tell whether a reading is among them, as `_is_known` does."""
+        at_ns, value = said
+        if at_ns in self._times[value is None] or (not only_alike and at_ns in self._times[value is not None]):
+            return True
+        times = self._of_value.get(value, [])
+        after = bisect_left(times, at_ns - _SAME_NS)
+        return after < len(times) and times[after] <= at_ns + _SAME_NS
+
+
 def _has_own_time(reading: ChassisReading) -> bool:
     return reading.observed_at_ns != reading.received_at_ns
 
 
-def _is_told(sensor: str, said: _Said, versions: list[dict[str, _Known]]) -> bool:
+def _is_told(sensor: str, said: _Said, versions: list[dict[str, _Known]], lookup: _Lookup) -> bool:
     """Tell whether another report has said it; one that had no value does not stand for one that has."""
     tellers = (version[sensor].said for version in versions if sensor in version)
-    return any(_is_known(said, tuple(each for each in teller if (each[1] is None) == (said[1] is None))) for teller in tellers)
+    return any(lookup.is_known(said, teller, only_alike=True) for teller in tellers)
 
 
 def _is_due(known: _Known) -> bool:
