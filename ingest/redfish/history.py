@@ -69,7 +69,8 @@ class History:
         for reading in readings:
             sensor, said = reading.sensor, (reading.observed_at_ns, reading.value if reading.text is None else reading.text)
             earlier = before.get(sensor)
-            is_known = earlier is not None and lookup.is_known(said, earlier.said)
+            find = _is_known if earlier is None or len(earlier.said) <= _LONG else lookup.is_known
+            is_known = earlier is not None and find(said, earlier.said)
             if not is_known and not (others and _has_own_time(reading) and _is_told(sensor, said, others, lookup)):
                 kept.append(reading)
             if sensor in now:
