@@ -187,8 +187,9 @@ async def test_what_accounting_says_unreadably_is_kept_from_the_queue() -> None:
     assert (job.state, job.nodes, then) == ("unknown", ("gpu001", "gpu002"), [])
 
 
-JUNK = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.sampled_from([HUGE, -1, "a[1-", "ckpt_s=nan"]),
+HOSTILE = st.sampled_from([HUGE, -1, 10**18, "a[1-99999999999999999999]", "ckpt_s=nan", f"tolerates_f={HUGE}", "gres/gpu=" + "9" * 30])
+JUNK = HOSTILE | st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | HOSTILE,
     lambda inner: (
         st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4) | st.sampled_from(["set", "number"]), inner, max_size=3)
     ),
