@@ -14,8 +14,9 @@ IDLE_DELAY_S = (20.0, 30.0)
 class Liveness:
     """Signs of life of one stream, by wall time in seconds."""
 
-    def __init__(self, now_s: float) -> None:
+    def __init__(self, now_s: float, *, least_silence_s: float = LEAST_SILENCE_S) -> None:
         self._heard_s = now_s
+        self._least_silence_s = least_silence_s
         self._commented_s: float | None = None
         self._comment_period_s: float | None = None
         self._failed_probes = 0
@@ -39,7 +40,7 @@ class Liveness:
         """Tell whether a BMC that used to send comments has stopped."""
         if self._comment_period_s is None:
             return False
-        return now_s - self._heard_s > max(COMMENT_PERIODS * self._comment_period_s, LEAST_SILENCE_S)
+        return now_s - self._heard_s > max(COMMENT_PERIODS * self._comment_period_s, self._least_silence_s)
 
     def least_delay_s(self, now_s: float, rng: random.Random) -> float:
         """Tell how long to wait at least before the stream is opened again."""

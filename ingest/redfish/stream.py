@@ -18,7 +18,7 @@ from ingest.metrics import REDFISH_BYTES, REDFISH_GAP_SECONDS, REDFISH_REJECTED,
 from ingest.redfish.backoff import Backoff, clamp_retry_s
 from ingest.redfish.identity import ROOT
 from ingest.redfish.intake import Intake
-from ingest.redfish.liveness import Liveness
+from ingest.redfish.liveness import LEAST_SILENCE_S, Liveness
 from ingest.redfish.mode import LEAST_TRIAL_S, TRIAL_INTERVALS, can_stream
 from ingest.redfish.outbox import Outbox
 from ingest.redfish.outcomes import Outcome, Refused
@@ -69,6 +69,7 @@ class Stream:
         filters: tuple[str, ...] = FILTERS,
         probe_s: float = PROBE_S,
         event_s: float = EVENT_S,
+        least_silence_s: float = LEAST_SILENCE_S,
         first_delay_s: float = 1.0,
         least_trial_s: float = LEAST_TRIAL_S,
         replay_s: float = REPLAY_S,
@@ -96,6 +97,7 @@ class Stream:
         self._heard_ns: int | None = None  # fleet time of the last byte of any stream before this one
         self._has_delivered = False
         self._event_s = event_s
+        self._least_silence_s = least_silence_s
         self._event_since_s = 0.0
         self._empty_ends = 0
         self._failures = 0
@@ -111,7 +113,7 @@ class Stream:
     async def _attempt(self) -> float:
         """Open the stream and follow it to its end; returns the delay before the next attempt."""
         self._has_delivered = False
-        liveness = Liveness(asyncio.get_running_loop().time())
+        liveness = Liveness(asyncio.get_running_loop().time(), least_silence_s=self._least_silence_s)
         try:
             await self._follow(liveness)
             return self._after_end("eof", liveness)

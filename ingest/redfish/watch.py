@@ -14,6 +14,7 @@ from ingest.clock import NS, Clock
 from ingest.metrics import REDFISH_FAILURES
 from ingest.redfish.backoff import Backoff
 from ingest.redfish.intake import Intake
+from ingest.redfish.liveness import LEAST_SILENCE_S
 from ingest.redfish.logs import LogReader
 from ingest.redfish.mode import LEAST_TRIAL_S, Mode, ReportMode, start_mode
 from ingest.redfish.outbox import Outbox
@@ -47,6 +48,7 @@ class Patience:
     answer_s: float = ANSWER_TIMEOUT_S
     probe_s: float = PROBE_S
     event_s: float = EVENT_S
+    silence_s: float = LEAST_SILENCE_S  # of a BMC that used to send comments
     first_delay_s: float = 1.0
     most_delay_s: float = 60.0
     login_s: float = 60.0
@@ -227,6 +229,7 @@ class BmcWatch:
             filters=self._filters,
             probe_s=self._patience.probe_s,
             event_s=self._patience.event_s,
+            least_silence_s=self._patience.silence_s,
             first_delay_s=self._patience.first_delay_s,
             least_trial_s=self._patience.trial_s,
             replay_s=self._patience.replay_s,

@@ -12,7 +12,8 @@ import pytest
 from emulators.bmc.faults import HTML, NO_LICENCE, NOT_READY, Rule, Wire
 from emulators.bmc.messages import error
 from emulators.bmc.profile import PROFILES, Admission, Framing, Profile, Replay
-from ingest.metrics import REDFISH_REJECTED, REDFISH_STREAM_ENDS
+from ingest.metrics import REDFISH_BYTES, REDFISH_REJECTED, REDFISH_STREAM_ENDS
+from ingest.redfish.sse import MAX_EVENT_BYTES
 from ingest.redfish.stream import FILTERS_REPORTS_ONLY
 from ingest.redfish.watch import Patience
 from ingest.schema import SourceState
@@ -84,6 +85,36 @@ async def test_silent_stream_is_probed_and_given_up_when_the_bmc_is_dead(rig: An
     await rig.until(lambda _: ended._value.get() > before)
     bmc.faults.rules.clear()
     await rig.until(lambda _: len(opened(bmc)) == 2)
+
+
+async def test_comments_that_stop_end_the_stream(rig: Any) -> None:
+    """Case 02: comments are signs of life: a stream that had them and has none is ended, though the BMC answers."""
+    profile = replace(PROFILES["hgx"], framing=Framing(comment_s=0.05))
+    bmc = await rig.serve(profile=profile, setup=lambda bmc: bmc.faults.wires.append(Wire("stall", after=1, remaining=1)))
+    before = REDFISH_BYTES._value.get()
+    await rig.watch(patience=replace(PATIENCE, probe_s=0.1, silence_s=0.4))
+    await rig.until(lambda _: REDFISH_BYTES._value.get() > before + 100)
+    bmc.send_event("Test.1.0.First", "first")
+    await rig.until(lambda _: rig.events)
+    bmc.send_event("Test.1.0.Second", "nothing more comes")
+    await rig.until(lambda _: len(opened(bmc)) == 2)
+
+
+async def test_stream_waits_as_long_as_it_was_told(rig: Any) -> None:
+    """Case 11: after `retry: 1500` the stream is not opened again within 1.5 s."""
+    bmc = await rig.serve(profile=strict(framing=Framing(retry_ms=1500)))
+    await rig.watch()
+    await rig.until(lambda _: len(rig.readings("inlet_temp_c")) > 2)
+    loop = asyncio.get_running_loop()
+    bmc.streams.close_all()
+    closed_s = loop.time()
+    await rig.until(lambda _: len(opened(bmc)) == 2)
+    assert loop.time() - closed_s >= 1.5
+
+
+def test_an_event_may_have_eight_mebibytes() -> None:
+    """Case 44: that is the bound unless told otherwise."""
+    assert MAX_EVENT_BYTES == 8 * 2**20
 
 
 async def test_refusal_by_closing_leads_to_polls(rig: Any) -> None:
