@@ -95,6 +95,7 @@ def run_demo(options: DemoOptions, screen: Screen) -> DemoResult:
             raise
         if not options.keep:
             fleet.stop()
+            clock.stand()  # nobody lives on in it
     account = _account(world, directory, now_ns, ended_ns, options)
     history = [failure for failure in world.failures if failure.failed_ns < now_ns]
     result = DemoResult(

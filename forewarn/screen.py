@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -112,15 +114,16 @@ def _verdict_table(verdicts: Sequence[Verdict]) -> Table:
 
 def _what_next(directory: Path, *, keeps_running: bool) -> str:
     configuration = directory / "demo.toml"
+    forewarn = "forewarn" if shutil.which("forewarn") else sys.argv[0]
     lines = ["", "What to try next:"]
     if keeps_running:
         lines += [
-            f"  forewarn status --config {configuration}           the fleet now; it runs on until you end it (pkill -f {directory.name})"
+            f"  {forewarn} status --config {configuration}           the fleet now; it runs on until you end it (pkill -f {directory.name})"
         ]
     lines += [
-        f"  forewarn recommendations --config {configuration}  every recommendation with its reasons",
-        f"  forewarn models list --config {configuration}      the model's versions; its card lies beside it",
-        "  forewarn demo --seed 11                              another fleet",
+        f"  {forewarn} recommendations --config {configuration}  every recommendation with its reasons",
+        f"  {forewarn} models list --config {configuration}      the model's versions; their cards are below {directory}/state/models",
+        f"  {forewarn} demo --seed 11                              another fleet",
         "  docs/tutorials/real-failures.md                      the same commands on years of real failures",
     ]
     return "\n".join(lines)

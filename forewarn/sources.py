@@ -37,16 +37,17 @@ class _Part(NamedTuple):
 
 
 class Sources:
-    """What is configured now; `of` takes the next configuration."""
+    """What is configured now; `of` takes the next configuration. Sources that keep nothing leave the state folder as it is."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, keeps: bool = True) -> None:
         self._clock = clock
+        self._keeps = keeps
         self._merge: XidMerge | None = None
         self._built: dict[str, tuple[bytes, list[Source]]] = {}
 
     def of(self, config: Config) -> list[Source]:
         """Give the sources of a configuration, those that are unchanged as they are; raises ConfigError and then changes nothing."""
-        parts = list(_parts(config, self._clock))
+        parts = list(_parts(config, self._clock, keeps=self._keeps))
         if not parts:
             raise ConfigError(
                 "collect: no source is configured: add [[collect.nvml]], [collect.exporter], [collect.kernel_log] or [[collect.redfish]]"
@@ -70,10 +71,11 @@ class Sources:
         return [MergedSource(source, merge, self._clock) for source in sources] if part.tells_xids else sources
 
 
-def _parts(config: Config, clock: Clock) -> Iterator[_Part]:
+def _parts(config: Config, clock: Clock, *, keeps: bool) -> Iterator[_Part]:
     collect = config.collect
     for target in collect.nvml:
-        yield _Part(f"nvml {target.node}", _mark(config, target.model_dump()), lambda target=target: _nvml(target, config, clock))  # type: ignore[misc]
+        mark = _mark(config, target.model_dump())
+        yield _Part(f"nvml {target.node}", mark, lambda target=target: _nvml(target, config, clock, keeps=keeps))  # type: ignore[misc]
     if collect.exporter:
         yield _Part("exporter", _mark(config, collect.exporter), lambda: _exporter(collect, clock))
     if collect.kernel_log:
@@ -105,7 +107,7 @@ def _catalogue(collect: CollectSection) -> Catalogue:
     return catalogue_of(collect.xid_catalogue)
 
 
-def _nvml(target: NvmlTarget, config: Config, clock: Clock) -> list[Source]:
+def _nvml(target: NvmlTarget, config: Config, clock: Clock, *, keeps: bool) -> list[Source]:
     from ingest.nvml.source import NvmlSource  # noqa: PLC0415
 
     collect = config.collect
@@ -119,6 +121,7 @@ def _nvml(target: NvmlTarget, config: Config, clock: Clock) -> list[Source]:
         environment=target.environment,
         boot_id_path=target.boot_id_file,
         memory_path=config.fleet.state_dir / f"nvml-{target.node}.json",
+        keeps_memory=keeps,
         clock=clock,
     )
     return [source, source.events()]

@@ -40,7 +40,7 @@ def status(config: Config, now: datetime) -> dict[str, Any]:
         "mode": config.alert.mode,
         "riskiest": asked(SCORES, lambda: _query(lake, now, SCORES, _RISKIEST)) or [],
         "recommendations": recommendation_rows(config),
-        "telemetry": asked(SOURCE_STATES, lambda: _query(lake, now, SOURCE_STATES, _SILENT)) or [],
+        "telemetry": asked(SOURCE_STATES, lambda: _query(lake, now, SOURCE_STATES, _SILENT, days=31)) or [],
         "newest": {table.name: asked(table, partial(_newest, lake, now, table)) for table in (GPU_SAMPLES, EVENTS, SCORES)},
         "unreadable": unreadable,
     }
@@ -59,20 +59,20 @@ def render(result: dict[str, Any]) -> str:
             if row["p_fail"] is None
             else f"{row['p_fail']:.1%} (fleet {row['p_base'] or 0:.1%})"
         )
-        lines.append(f"  {row['node']:<10} {p}")
+        lines.append(f"  {row['node']:<10} {p}   as of {row['as_of']}")
     lines += ["", f"open recommendations: {len(result['recommendations'])}"]
     lines += [f"  {r['node']:<10} {r['action']:<16} since {r['opened']}  budget {r['budget']}" for r in result["recommendations"]]
     lines += ["", f"telemetry that is not ok: {len(result['telemetry'])}"]
-    lines += [f"  {r['node']:<10} {r['source']:<10} {r['state']}" for r in result["telemetry"]]
+    lines += [f"  {r['node']:<10} {r['source']:<10} {r['state']} since {r['since']}" for r in result["telemetry"]]
     newest = {name: at or "nothing yet" for name, at in result["newest"].items()} | dict.fromkeys(result["unreadable"], "unknown")
     lines += ["", *(f"newest {name}: {newest[name]}" for name in result["newest"])]
     lines += result["unreadable"].values()
     return "\n".join(lines)
 
 
-def _query(lake: Lake, now: datetime, table: Table, sql: str) -> list[dict[str, Any]]:
+def _query(lake: Lake, now: datetime, table: Table, sql: str, *, days: int = 2) -> list[dict[str, Any]]:
     with lake.reading() as connection:
-        lake.attach(connection, table, since=now - timedelta(days=2), until=now + timedelta(days=1))
+        lake.attach(connection, table, since=now - timedelta(days=days), until=now + timedelta(days=1))
         cursor = connection.execute(sql, {"now": now})
         names = [column[0] for column in cursor.description]
         return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]

@@ -48,12 +48,12 @@ def _print_one_reading(config: Config) -> bool:
     """Print what every source says and tell whether all could be read and say that they are ok; the spool is left to the collector."""
     from forewarn.sources import Sources  # noqa: PLC0415
     from ingest.one_reading import read_once  # noqa: PLC0415
-    from ingest.schema import SourceState  # noqa: PLC0415
+    from ingest.schema import TABLE_OF_RECORD, SourceState  # noqa: PLC0415
 
     clock = clock_of(config)
-    records, failed = asyncio.run(read_once(Sources(clock).of(config), clock.now_ns()))
+    records, failed = asyncio.run(read_once(Sources(clock, keeps=False).of(config), clock.now_ns()))
     for record in records:
-        typer.echo(msgspec.json.encode({"table": type(record).__name__, **msgspec.to_builtins(record)}).decode())
+        typer.echo(msgspec.json.encode({"table": TABLE_OF_RECORD[type(record)], **msgspec.to_builtins(record)}).decode())
     return not failed and all(record.state == "ok" for record in records if isinstance(record, SourceState))
 
 

@@ -25,12 +25,12 @@ _log = structlog.get_logger()
 class Node:
     """The GPUs of one node."""
 
-    def __init__(self, node: str, clock: Clock, memory_path: Path | None = None) -> None:
+    def __init__(self, node: str, clock: Clock, memory_path: Path | None = None, *, keeps_memory: bool = True) -> None:
         self.boot_id: str | None = None
         self.has_restarted = False  # counters of a GPU have: whoever reads may want to ask for everything again
         self._node = node
         self._clock = clock
-        self._memory_path = memory_path
+        self._memory_path = memory_path if keeps_memory else None
         self._memory = load(memory_path)
         self._limits: dict[str, float] = {}
         self._told: dict[str, dict[str, float | str]] = {}

@@ -31,6 +31,7 @@ class NvmlSource:
     """Polls the GPUs of one node through NVML: hot values every time, the slower tiers and the links when they are due.
 
     `memory_path` is a file that outlasts restarts and boots; without it a GPU that was never seen by this process is not expected.
+    Without `keeps_memory` the file is read and stays as it is.
     """
 
     name = SOURCE
@@ -51,11 +52,12 @@ class NvmlSource:
         environment: Mapping[str, str] | None = None,
         boot_id_path: Path = BOOT_ID,
         memory_path: Path | None = None,
+        keeps_memory: bool = True,
         seed: int = 0,
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.interval_s = interval_s
-        self._node = Node(node, clock, memory_path)
+        self._node = Node(node, clock, memory_path, keeps_memory=keeps_memory)
         self._intervals_s = {WARM: warm_interval_s, COLD: cold_interval_s, DAILY: DAY_S, _LINKS: link_interval_s}
         self._last_ns: dict[str, int] = {}
         self._boot_id_path = boot_id_path

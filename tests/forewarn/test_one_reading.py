@@ -55,7 +55,7 @@ def test_one_reading_leaves_the_spool_to_the_collector(tmp_path: Path, options: 
         spool.close()
     for shown in (alone, beside):
         assert shown.exit_code == 0, shown.output
-        assert "Event" in {json.loads(line)["table"] for line in shown.stdout.splitlines()}
+        assert "events" in {json.loads(line)["table"] for line in shown.stdout.splitlines()}
 
 
 class _Broken:
@@ -133,9 +133,9 @@ async def test_one_reading_asks_every_bmc(tmp_path: Path) -> None:
         await bmc.stop()
     assert (whole.exit_code, half.exit_code) == (0, 1), whole.output + half.output
     rows = [json.loads(line) for line in half.stdout.splitlines()]
-    states = {row["node"]: row["state"] for row in rows if row["table"] == "SourceState" and row["source"] == "redfish"}
+    states = {row["node"]: row["state"] for row in rows if row["table"] == "source_states" and row["source"] == "redfish"}
     assert states == {"n1": "ok", "n2": "unreachable"}
-    assert {"inlet_temp_c", "power_w"} <= {row["quantity"] for row in rows if row["table"] == "ChassisReading" and row["node"] == "n1"}
+    assert {"inlet_temp_c", "power_w"} <= {row["quantity"] for row in rows if row["table"] == "chassis_readings" and row["node"] == "n1"}
 
 
 class _Mute(_Whole):
@@ -194,5 +194,5 @@ async def test_one_reading_tells_whose_certificates_cannot_be_read(tmp_path: Pat
         await bmc.stop()
     assert shown.exit_code == 1, shown.output
     rows = [json.loads(line) for line in shown.stdout.splitlines()]
-    states = {row["node"]: row["state"] for row in rows if row["table"] == "SourceState" and row["source"] == "redfish"}
+    states = {row["node"]: row["state"] for row in rows if row["table"] == "source_states" and row["source"] == "redfish"}
     assert states == {"n0": "bad_ca", "n1": "ok"}

@@ -72,9 +72,10 @@ def test_collect_fails_for_a_driver_only_when_asked(
     configuration.write_text(tomli_w.dumps({"fleet": {"state_dir": str(tmp_path / "state")}, "collect": {"nvml": [target]}}))
     command = [sys.executable, "-m", "forewarn", "collect", "--once", "--config", str(configuration), *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    states = [row["state"] for row in map(json.loads, done.stdout.splitlines()) if row["table"] == "SourceState"]
+    states = [row["state"] for row in map(json.loads, done.stdout.splitlines()) if row["table"] == "source_states"]
     assert states == (["driver_mismatch(18)"] if init_rc else ["ok"]), done.stderr
     assert done.returncode == status
+    assert not (tmp_path / "state").exists()
 
 
 async def test_collector_with_a_hung_gpu_is_alive(machine: NvmlMachine, boot_id_path: Path, tmp_path: Path) -> None:
