@@ -21,7 +21,7 @@ from ingest.bus import Publisher
 from ingest.clock import NS, Clock
 from ingest.errors import SourceUnavailable, SpoolFull
 from ingest.heap import trimmer
-from ingest.messages import group
+from ingest.messages import group, portions
 from ingest.metrics import (
     LAST_SUCCESS,
     READ_ERRORS,
@@ -38,7 +38,6 @@ from ingest.source import Pace, Source
 from ingest.spool import Spool
 from ingest.tables import Record
 
-MESSAGE_ROWS = 500  # keeps a message far below the broker's limit of 1 MB
 _HELD_RECORDS = 100_000
 _TRIM_BEATS = 60
 _log = structlog.get_logger()
@@ -210,8 +209,8 @@ class Collector:
         for message in held:
             self._put(message)
         for table, node, rows in group(records):
-            for start in range(0, len(rows), MESSAGE_ROWS):
-                self._put(_Held(name, table, node, rows[start : start + MESSAGE_ROWS]))
+            for portion in portions(rows):
+                self._put(_Held(name, table, node, portion))
         RECORDS_HELD.set(sum(len(message.rows) for message in self._held))
 
     def _put(self, message: _Held) -> None:

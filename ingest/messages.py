@@ -6,16 +6,17 @@ A reader meets a newer minor version and reads on (unknown fields are kept out);
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
 import msgspec
 
 from ingest.errors import RecordRejected
-from ingest.schema import TABLE_OF_RECORD, TABLES, Observed
+from ingest.schema import TABLE_OF_RECORD, TABLES, Job, Observed
 
 VERSION = "1.0"
+_NODES_A_ROW = 32  # of a job: some 500 bytes of names
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,3 +128,15 @@ def group(records: Iterable[Observed]) -> list[tuple[str, str, Sequence[Observed
         key = (TABLE_OF_RECORD[type(record)], record.node)
         groups.setdefault(key, []).append(record)
     return [(table, node, rows) for (table, node), rows in groups.items()]
+
+
+def portions(rows: Sequence[Observed], most_rows: int = 500) -> Iterator[Sequence[Observed]]:
+    """Cut the rows of a message into messages far below a broker's limit of 1 MB; the nodes of a job weigh as much as rows."""
+    start = weight = 0
+    for place, row in enumerate(rows):
+        more = 1 + (len(row.nodes) // _NODES_A_ROW if isinstance(row, Job) else 0)
+        if weight + more > most_rows and place > start:
+            yield rows[start:place]
+            start, weight = place, 0
+        weight += more
+    yield rows[start:]

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest.errors import RecordRejected
-from ingest.messages import VERSION, Message, decode, encode, group
+from ingest.messages import VERSION, Message, decode, encode, group, portions
 from ingest.redfish.payloads import read_json
-from ingest.schema import TABLES, Event, GpuSample
+from ingest.schema import TABLES, Event, GpuSample, Job
 from ingest.tables import Record
 
 DAY = 1_750_000_000_000_000_000
@@ -115,3 +115,19 @@ def test_records_are_sorted_into_messages_in_order() -> None:
     a1, a2, b = (Event(node=node, kind="xid", code=code, **common) for node, code in (("a", 1), ("a", 2), ("b", 3)))
     sample = GpuSample(node="a", gpu_uuid="g", tier="hot", **common)
     assert group([a1, b, sample, a2]) == [("events", "a", [a1, a2]), ("events", "b", [b]), ("gpu_samples", "a", [sample])]
+
+
+def test_jobs_of_thousands_of_nodes_fit_into_messages() -> None:
+    """No message comes near a broker's limit of 1 MB, whatever the jobs have; none is lost, and their order stays."""
+    nodes = tuple(f"gpu-rack17-{number:05d}" for number in range(4_000))
+    jobs = [
+        Job(
+            node="c1", observed_at_ns=DAY, received_at_ns=DAY, source="slurm", job_id=str(number), nodes=nodes[: 4_000 if number % 3 else 1]
+        )
+        for number in range(300)
+    ]
+    cut = list(portions(jobs))
+    assert [job for portion in cut for job in portion] == jobs
+    bodies = [encode(Message(v=VERSION, table="jobs", node="c1", origin="o", seq=1, rows=tuple(portion))) for portion in cut]
+    assert max(map(len, bodies)) < 500_000
+    assert [len(portion) for portion in portions(jobs[:1] * 1_100)] == [500, 500, 100]
