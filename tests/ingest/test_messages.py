@@ -120,12 +120,8 @@ def test_records_are_sorted_into_messages_in_order() -> None:
 def test_jobs_of_thousands_of_nodes_fit_into_messages() -> None:
     """No message comes near a broker's limit of 1 MB, whatever the jobs have; none is lost, and their order stays."""
     nodes = tuple(f"gpu-rack17-{number:05d}" for number in range(4_000))
-    jobs = [
-        Job(
-            node="c1", observed_at_ns=DAY, received_at_ns=DAY, source="slurm", job_id=str(number), nodes=nodes[: 4_000 if number % 3 else 1]
-        )
-        for number in range(300)
-    ]
+    about = {"node": "c1", "observed_at_ns": DAY, "received_at_ns": DAY, "source": "slurm", "state": "running"}
+    jobs = [Job(**about, job_id=str(number), nodes=nodes[: 4_000 if number % 3 else 1]) for number in range(300)]  # type: ignore[arg-type]
     cut = list(portions(jobs))
     assert [job for portion in cut for job in portion] == jobs
     bodies = [encode(Message(v=VERSION, table="jobs", node="c1", origin="o", seq=1, rows=tuple(portion))) for portion in cut]
