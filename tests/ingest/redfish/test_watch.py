@@ -137,7 +137,7 @@ async def test_bmc_whose_certificates_cannot_be_read_stops_no_other(rig: Any, tm
     await rig.until(lambda _: rig.readings("inlet_temp_c", "n1"))
     said = {(row.state, row.detail) for row in rig.rows if isinstance(row, SourceState) and row.node == "n0"}
     assert said == {("bad_ca", f"ca_file {tmp_path / 'broken.pem'}: SSLError")}
-    assert list(rig.source.unheard) == []
+    await rig.until(lambda _: not rig.source.unheard)
 
 
 async def test_record_that_no_rule_foresaw_is_counted(rig: Any) -> None:
