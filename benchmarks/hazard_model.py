@@ -1,4 +1,4 @@
-"""Measure training and scoring on a fleet of the demo's size: `python -m benchmarks.models [--gpus 384] [--score 8000]`.
+"""Measure training and scoring on a fleet of the demo's size: `python -m benchmarks.hazard_model [--gpus 384] [--score 8000]`.
 
 Prints wall and CPU seconds beside the peer of each: person-period rows x trees per second, and predictions of one booster alone.
 """
