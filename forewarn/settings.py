@@ -236,7 +236,7 @@ class AlertSection(Section):
     """Decisions and their delivery."""
 
     mode: Literal["shadow", "advise", "enforce"] = Field(
-        "shadow", description="shadow: recommend, never act; advise: consumers ask a person; enforce: consumers act"
+        "shadow", description="shadow: recommend, never act; advise: consumers show it to people; enforce: consumers act"
     )
     look_s: float = Field(1.0, gt=0, description="fleet seconds between looks for new events and scores; at least 0.1 s of wall time")
     webhook_url: HttpAddress | None = Field(None, description="consumer of recommendations; none: they stay in the ledger")

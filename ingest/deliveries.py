@@ -72,10 +72,7 @@ def check_delivery(body: bytes) -> Message:
     """Read a message as the writer does; raises RecordRejected where a row of it cannot become one of its table."""
     table = decode(body).table
     message = _whole(Delivery("", 0, table, body))
-    try:
-        arrow_of(TABLES[table], [message])
-    except (pa.ArrowInvalid, OverflowError) as error:
-        raise RecordRejected("does_not_fit", str(error)) from error
+    _check_fit(TABLES[table], message)
     return message
 
 
@@ -91,8 +88,7 @@ def arrow_of(table: Table, messages: Sequence[Message]) -> pa.Table:
 def _whole(delivery: Delivery) -> Message:
     message = decode(delivery.body)
     _check_table(message, delivery.table)
-    if not all(_is_possible(row) for row in message.rows):
-        raise RecordRejected("impossible_time", "observed_at is not between 1970 and 2200")
+    _check_times(message.rows)
     return message
 
 
@@ -113,13 +109,17 @@ def _check_table(message: Message, table: str) -> None:
 
 def _check_row(table: Table, message: Message, row: Observed) -> None:
     _check_table(message, table.name)
-    if not _is_possible(row):
+    _check_times((row,))
+    _check_fit(table, msgspec.structs.replace(message, rows=(row,)))
+
+
+def _check_times(rows: Sequence[Observed]) -> None:
+    if not all(_EARLIEST_NS <= row.observed_at_ns < _LATEST_NS for row in rows):
         raise RecordRejected("impossible_time", "observed_at is not between 1970 and 2200")
+
+
+def _check_fit(table: Table, message: Message) -> None:
     try:
-        arrow_of(table, [msgspec.structs.replace(message, rows=(row,))])
+        arrow_of(table, [message])
     except (pa.ArrowInvalid, OverflowError) as error:
         raise RecordRejected("does_not_fit", str(error)) from error
-
-
-def _is_possible(row: Observed) -> bool:
-    return _EARLIEST_NS <= row.observed_at_ns < _LATEST_NS

@@ -168,14 +168,8 @@ class PageParser:
         return series, line[end:]
 
     def _value_of(self, text: bytes) -> Value:
-        value = self._values.get(text)
-        if value is None:
-            value = read_value(text)
-            if len(self._values) >= self._max_values:
-                self._values.clear()
-            if len(text) <= _LONGEST_VALUE:
-                self._values[text] = value
-        return value
+        known = self._values.get(text)
+        return read_value(text) if known is None else known
 
 
 def read_series(line: bytes) -> tuple[str, dict[str, str], int]:
